@@ -1,0 +1,124 @@
+// torpor mover: carries snapshots and images for one node, on the node's unix socket.
+
+#include <signal.h>
+
+#include <filesystem>
+
+#include <grpcpp/impl/codegen/service_type.h>
+
+#include "apps/commands.h"
+#include "apps/role/role.h"
+#include "base/options.h"
+#include "mover/mover.h"
+#include "mover/rpc/mover_service.h"
+#include "objstore/registry.h"
+#include "rpc/unix_server.h"
+
+namespace torpor {
+namespace {
+
+struct Settings {
+  std::string node_dir = "/var/lib/torpor/node";
+  std::string socket;
+  std::string store_root;
+  std::vector<std::string> allowed_storage;
+  int64_t zstd_level = 2;
+  mover::ImagePullerOptions images;
+};
+
+void Declare(Options* o, Settings* s) {
+  o->String("node-dir", &s->node_dir, "directory of the node agent");
+  o->String("mover-socket", &s->socket, "socket to serve (default NODE-DIR/run/mover.sock)");
+  o->String("store-root", &s->store_root, "directory that holds all file:// snapshots");
+  o->Strings("allowed-storage", &s->allowed_storage,
+             "addresses below which snapshots may lie (default file://STORE-ROOT)");
+  o->Int("snapshot-zstd-level", &s->zstd_level, -5, 9, "compression of snapshots");
+  o->String("image-layout-dir", &s->images.layout_dir,
+            "directory of OCI layouts that are used before any registry");
+  o->Strings("allowed-registries", &s->images.registries.allowed,
+             "registries (host[:port]) to pull from (default all with public addresses)");
+  o->Strings("insecure-registries", &s->images.registries.insecure,
+             "registries (host[:port]) to pull from without TLS");
+  o->String("registry-auth-file", &s->images.auth_file,
+            "credentials of registries as skopeo login writes them (default none)");
+}
+
+Status Complete(Settings* s) {
+  for (const auto& [name, path] :
+       {std::pair{"node-dir", &s->node_dir}, std::pair{"store-root", &s->store_root}}) {
+    if (!path->empty() && path->front() != '/') {
+      return Error(Code::kInvalidArgument, "FIELD_INVALID",
+                   std::string(name) + " must be an absolute path");
+    }
+  }
+  // skopeo separates the path of a layout from its tag by a colon.
+  if (s->node_dir.empty() || s->node_dir.find(':') != std::string::npos) {
+    return Error(Code::kInvalidArgument, "FIELD_INVALID", "node-dir must be a path without ':'");
+  }
+  if (s->socket.empty()) s->socket = s->node_dir + "/run/mover.sock";
+  if (s->allowed_storage.empty() && !s->store_root.empty()) {
+    s->allowed_storage = {"file://" + s->store_root};
+  }
+  if (s->allowed_storage.empty()) {
+    return Error(Code::kInvalidArgument, "FIELD_INVALID",
+                 "store-root or allowed-storage must say where snapshots lie");
+  }
+  s->images.node_dir = s->node_dir;
+  return OkStatus();
+}
+
+// The node agent makes the directory of the socket and opens it to us; both may be starting. Null
+// when a stop signal came first.
+StatusOr<std::unique_ptr<rpc::UnixServer>> Serve(const std::string& path, grpc::Service* service,
+                                                 const sigset_t& stop_signals) {
+  constexpr auto kWait = std::chrono::seconds(30);
+  const auto until = std::chrono::steady_clock::now() + kWait;
+  for (;;) {
+    auto server = rpc::UnixServer::Start(path, {service});
+    const Code code = server.status().code();
+    const bool not_yet = code == Code::kNotFound || code == Code::kPermissionDenied;
+    if (!not_yet || std::chrono::steady_clock::now() >= until) return server;
+    const timespec pause = {0, 50'000'000};
+    if (sigtimedwait(&stop_signals, nullptr, &pause) > 0) return std::unique_ptr<rpc::UnixServer>();
+  }
+}
+
+Status Run(const Settings& settings, Role& role) {
+  ASSIGN_OR_RETURN(objstore::StoreRegistry stores,
+                   objstore::StandardStores({.file_root = settings.store_root}));
+  mover::ImagePuller images(settings.images);
+  mover::MoverOptions options;
+  options.node_dir = settings.node_dir;
+  options.allowed_storage = settings.allowed_storage;
+  options.zstd_level = static_cast<int>(settings.zstd_level);
+  options.metrics = OperationMetrics(role.metrics(), "mover");
+  ASSIGN_OR_RETURN(std::unique_ptr<mover::Mover> mover,
+                   mover::Mover::Create(options, &stores, &images, Clock::Real()));
+  std::unique_ptr<grpc::Service> service = mover::MakeMoverService(mover.get());
+  ASSIGN_OR_RETURN(std::unique_ptr<rpc::UnixServer> server,
+                   Serve(settings.socket, service.get(), role.stop_signals()));
+  if (server == nullptr) return OkStatus();
+  RETURN_IF_ERROR(role.ServeUntilSignal(
+      std::filesystem::path(settings.socket).parent_path() / "metrics-mover.sock",
+      {{"socket", settings.socket}, {"store_root", settings.store_root}}));
+  // Handlers return as soon as their operations notice; the agent sends them again to the next
+  // mover.
+  mover->CancelAll();
+  server->Shutdown(std::chrono::seconds(5));
+  return OkStatus();
+}
+
+}  // namespace
+
+int MoverCommand(const Args& args) {
+  Settings settings;
+  return RunRole(args,
+                 {.name = "mover",
+                  .title = "torpor mover: talks to object stores and image registries for one node",
+                  .declare = [&](Options* o) { Declare(o, &settings); },
+                  .complete = [&] { return Complete(&settings); },
+                  .run = [&](Role& role) { return Run(settings, role); },
+                  .metrics_socket_help = "NODE-DIR/run/metrics-mover.sock"});
+}
+
+}  // namespace torpor
