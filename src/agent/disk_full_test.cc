@@ -77,7 +77,9 @@ TEST_P(DiskFullTest, J1_AtEveryRecord) {
       const bool alive = MetadataOf(outcome)[kGuestAlive] == "true";
       EXPECT_EQ(alive, node.worker().Hosts(kActorUid)) << outcome;
     }
-    if (!operation.ok()) EXPECT_THAT(operation, HasReason(Code::kResourceExhausted, "DISK_FULL"));
+    if (!operation.ok()) {
+      EXPECT_THAT(operation, HasReason(Code::kResourceExhausted, "DISK_FULL"));
+    }
     const bool hosted = node.worker().Hosts(kActorUid);
     disk.Free();
     const bool newer = node.HasLocal("s4", 4);

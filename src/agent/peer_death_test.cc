@@ -56,7 +56,9 @@ const std::vector<PeerCase>& PeerCases() {
          return node.agent().UploadSnapshot(node.UploadRequest(2, "s2", "file:///x/s2"));
        },
        [](TestNode& node, const Status& outcome) {
-         if (outcome.ok()) EXPECT_TRUE(node.mover().Has("file:///x/s2"));
+         if (outcome.ok()) {
+           EXPECT_TRUE(node.mover().Has("file:///x/s2"));
+         }
          // A failed one is asked for again under another id, and has cost nothing.
          ASSERT_OK(TestNode::Outcome(
              node.agent().UploadSnapshot(node.UploadRequest(3, "s2", "file:///x/s2"))));

@@ -25,6 +25,7 @@
 #include "worker/network/gateway.h"
 #include "worker/orphans.h"
 #include "worker/pool/warm_pool.h"
+#include "worker/priority_semaphore.h"
 #include "worker/rpc/support_client.h"
 #include "worker/rpc/worker_rpc.h"
 #include "worker/worker_service.h"
@@ -36,6 +37,9 @@ namespace {
 constexpr int64_t kReservedBytes = int64_t{2} << 30;
 constexpr int64_t kLeastBytes = int64_t{256} << 20;
 constexpr size_t kWorkerIdMax = 40;
+constexpr int kProcessorsPerImage = 2;  // runsc copies and compresses with several threads
+// A pause waits for wakes no longer than this.
+constexpr Duration kStarveAfter = std::chrono::seconds(10);
 constexpr int kSpareNetworks = 4;                // made in advance; a wake takes one
 constexpr int64_t kCpuMilliPerCore = 16 * 1000;  // actors are idle most of the time
 
@@ -54,6 +58,7 @@ struct Settings {
   int64_t memory_bytes = 0;
   std::string cpu;
   int64_t actors = 64;
+  int64_t memory_images = 0;
 };
 
 void Declare(Options* o, Settings* s) {
@@ -74,6 +79,9 @@ void Declare(Options* o, Settings* s) {
          "how many of them one template has");
   o->Choice("control-socket", &s->control_socket, {"auto", "off"},
             "whether runsc's control socket is used where it works; without it no warm pool");
+  o->Int(
+      "memory-images-at-once", &s->memory_images, 0, 1024,
+      "restores and captures of memory at once, wakes before pauses; 0 = one per two processors");
   o->String("worker-pool", &s->pool, "pool that this worker belongs to");
 }
 
@@ -96,9 +104,10 @@ Status Complete(Settings* s) {
     const int64_t kept = kReservedBytes + s->warm_pool * worker::kSlotBytes;
     s->memory_bytes = std::max(TotalMemory() - kept, kLeastBytes);
   }
+  const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+  if (s->memory_images == 0) s->memory_images = std::max(1u, processors / kProcessorsPerImage);
   if (s->cpu.empty()) {
-    s->cpu =
-        fmt::format("{}m", kCpuMilliPerCore * std::max(1u, std::thread::hardware_concurrency()));
+    s->cpu = fmt::format("{}m", kCpuMilliPerCore * processors);
   }
   return ParseMilli(s->cpu).status();
 }
@@ -205,11 +214,14 @@ class WorkerProcess {
                                                        .reaper = reaper_.get(),
                                                        .metrics = metrics}));
     ASSIGN_OR_RETURN(logs_, worker::LogPump::Start(Clock::Real()));
+    memory_images_ = std::make_unique<worker::PrioritySemaphore>(static_cast<int>(s.memory_images),
+                                                                 kStarveAfter, Clock::Real());
     if (!runtime_->capabilities().prepares || s.warm_pool == 0) return OkStatus();
     ASSIGN_OR_RETURN(pool_,
                      worker::WarmPool::Start({.runtime = runtime_.get(),
                                               .network = gateway_.get(),
                                               .cgroups = cgroups_.get(),
+                                              .memory_images = memory_images_.get(),
                                               .ids = IdSource::Real(),
                                               .clock = Clock::Real()},
                                              {.slots_max = static_cast<int>(s.warm_pool),
@@ -233,12 +245,15 @@ class WorkerProcess {
                               .network = gateway_.get(),
                               .cgroups = cgroups_.get(),
                               .pool = pool_.get(),
+                              .memory_images = memory_images_.get(),
                               .logs = logs_.get(),
                               .node_dir = &node_dir_,
                               .node_path = s.node_dir,
                               .clock = Clock::Real(),
                               .metrics = OperationMetrics(metrics, "worker")},
         door_.get(), support_.get(), IdSource::Real(), info);
+    metrics->GaugeFunction("torpor_worker_queue", "Restores and captures that wait for their turn.",
+                           [queue = memory_images_.get()] { return queue->waiting(); });
     metrics->GaugeFunction(
         "torpor_worker_workloads", "Actors that this worker hosts now.",
         [service = service_.get()] { return service->ListWorkloads().residents_size(); });
@@ -259,6 +274,7 @@ class WorkerProcess {
   std::unique_ptr<worker::Gateway> gateway_;
   std::unique_ptr<runtime::Runtime> runtime_;
   std::unique_ptr<worker::LogPump> logs_;
+  std::unique_ptr<worker::PrioritySemaphore> memory_images_;
   std::unique_ptr<worker::WarmPool> pool_;  // null = none
   std::unique_ptr<worker::Door> door_;
   std::unique_ptr<worker::WorkerService> service_;

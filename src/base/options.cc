@@ -120,7 +120,8 @@ void Options::Bytes(std::string_view name, int64_t* target, int64_t min, std::st
   Option option{std::string(name), std::string(help),
                 fmt::format("a number of bytes like 512Mi or 2Gi, at least {}", min)};
   option.set = [=](const std::vector<std::string>& v) {
-    auto value = ParseBytes(v.back());
+    // A quantity is never zero; a setting may be.
+    auto value = v.back() == "0" ? StatusOr<int64_t>(0) : ParseBytes(v.back());
     if (!value.ok() || *value < min) return Bad("");
     *target = *value;
     return OkStatus();

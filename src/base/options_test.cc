@@ -93,6 +93,18 @@ TEST(Options, BadFlagsAreErrors) {
   }
 }
 
+TEST(Options, ZeroBytesWhereTheyAreAllowed) {
+  int64_t none = 1;
+  int64_t some = 1;
+  Options options("router");
+  options.Bytes("park", &none, 0, "memory of parked requests");
+  options.Bytes("memory", &some, 1, "memory");
+  EXPECT_OK(options.Parse({"--park=0"}, &kNoEnv));
+  EXPECT_EQ(none, 0);
+  EXPECT_THAT(options.Parse({"--memory=0"}, &kNoEnv), MessageHas("at least 1"));
+  EXPECT_THAT(options.Parse({"--park=-1"}, &kNoEnv), MessageHas("at least 0"));
+}
+
 TEST(Options, OneFileServesAllRoles) {
   std::string file = WriteFile("dir: /shared\nrouter:\n  listen: x\nworker:\n  actors: 9\n");
   Settings whole;

@@ -2,8 +2,8 @@
 // Phases of an operation: who did what when, for reports, Server-Timing and benchmarks.
 //
 // A recorder belongs to one operation in one process; its times start at 0 when it is made and are
-// milliseconds. Thread-safe: parallel legs record into one recorder. The names are the fixed set of
-// kPhaseNames below.
+// milliseconds. Thread-safe: parallel legs record into one recorder. The names are those
+// that docs/operate.md lists.
 
 #include <string>
 #include <string_view>
@@ -35,6 +35,8 @@ class PhaseRecorder {
       error_reason_ = ReasonOf(status);
       return status;
     }
+    // What did not happen after all is in no report.
+    void Drop() { recorder_ = nullptr; }
     void End() {
       if (recorder_ == nullptr) return;
       torpor::v1::Phase phase;

@@ -183,7 +183,9 @@ class IsolationCrash : public testing::Test {
     ASSERT_OK_AND_ASSIGN(cgroups_, os::CgroupTree::Open(parent_));
   }
   void TearDown() override {
-    if (cgroups_ != nullptr) EXPECT_OK(cgroups_->RemoveParent());
+    if (cgroups_ != nullptr) {
+      EXPECT_OK(cgroups_->RemoveParent());
+    }
     if (shared_ != nullptr) munmap(shared_, sizeof(Shared));
   }
 

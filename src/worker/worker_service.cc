@@ -253,7 +253,6 @@ Status WorkerService::DoCapture(const CaptureWorkloadRequest& request, Op& op) {
   if (Status drained = Drain(request, op.deadline()); !drained.ok()) {
     return GoOnAfter(workload, drain.Fail(std::move(drained)));
   }
-  workload->Settle();
   drain.End();
   if (Status go_on = op.CheckGoOn(); !go_on.ok()) return GoOnAfter(workload, std::move(go_on));
   bool guest_alive = false;

@@ -21,6 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using torpor::v1::ContainerSpec;
+using torpor::v1::Fidelity;
 
 constexpr Duration kProbeTimeout = seconds(30);
 constexpr Duration kKillTimeout = seconds(10);
@@ -152,8 +153,23 @@ StatusOr<runtime::StartArgs> Workload::MakeArgs(MonotonicTime deadline,
   return args;
 }
 
+StatusOr<PrioritySemaphore::Permit> Workload::AwaitTurn(Priority priority, Fidelity fidelity,
+                                                        MonotonicTime deadline,
+                                                        PhaseRecorder* phases) const {
+  if (tools_->memory_images == nullptr || fidelity != torpor::v1::FIDELITY_MEMORY) {
+    return PrioritySemaphore::Permit();
+  }
+  const MonotonicTime begin = tools_->clock->Now();
+  PhaseRecorder::Scope phase(phases, "queue");
+  auto permit = tools_->memory_images->Acquire(priority, deadline);
+  if (!permit.ok()) return phase.Fail(permit.status());
+  if (tools_->clock->Now() - begin < milliseconds(1)) phase.Drop();
+  return permit;
+}
+
 Status Workload::RunSandbox(MonotonicTime deadline, PhaseRecorder* phases, bool* guest_ran) {
   ASSIGN_OR_RETURN(runtime::StartArgs args, MakeArgs(deadline, phases));
+  ASSIGN_OR_RETURN(auto turn, AwaitTurn(Priority::kRestore, request_.restore(), deadline, phases));
   if (tools_->pool != nullptr) {
     pool_key_ = tools_->runtime->PreparationKey(args);
     if (TakeSlot(pool_key_)) {
@@ -326,6 +342,9 @@ StatusOr<runtime::CaptureOutcome> Workload::Capture(
   args.deadline = deadline;
   args.phases = phases;
   ASSIGN_OR_RETURN(args.capture_dir, Resolve(request.dirs().capture(), false));
+  ASSIGN_OR_RETURN(auto turn, AwaitTurn(Priority::kCapture, request.fidelity(), deadline, phases));
+  // Only now: what the guest begins while it waits would be half open in its image.
+  Settle();
   if (HasDurableDirs(request_.spec())) {
     args.pack_volumes = [this, &args]() -> StatusOr<std::vector<torpor::v1::SnapshotFile>> {
       ASSIGN_OR_RETURN(os::DirFd capture, os::DirFd::OpenPath(args.capture_dir));

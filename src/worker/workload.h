@@ -28,6 +28,7 @@
 #include "worker/logs/log_pump.h"
 #include "worker/network/actor_network.h"
 #include "worker/pool/warm_pool.h"
+#include "worker/priority_semaphore.h"
 #include "worker/watchdog.h"
 
 namespace torpor::worker {
@@ -36,8 +37,9 @@ namespace torpor::worker {
 struct WorkloadTools {
   runtime::Runtime* runtime = nullptr;
   NetworkProvider* network = nullptr;
-  os::CgroupTree* cgroups = nullptr;  // null = without limits (the fake runtime)
-  WarmPool* pool = nullptr;           // null = every start makes its sandbox
+  os::CgroupTree* cgroups = nullptr;           // null = without limits (the fake runtime)
+  WarmPool* pool = nullptr;                    // null = every start makes its sandbox
+  PrioritySemaphore* memory_images = nullptr;  // held while one is read or written; null = no limit
   LogPump* logs = nullptr;
   const os::DirFd* node_dir = nullptr;
   std::string node_path;  // of node_dir, absolute
@@ -58,9 +60,7 @@ class Workload : public std::enable_shared_from_this<Workload> {
   // sandbox is gone (Release is still to be called) and the error says guest_ran in its metadata.
   Status Start(MonotonicTime deadline, int wake_fd, const std::function<Status()>& interrupted,
                PhaseRecorder* phases);
-  // After the door has drained: the guest sees that its connections are gone. A few 100 us;
-  // bounded.
-  void Settle();
+  // After the door has drained.
   StatusOr<runtime::CaptureOutcome> Capture(const torpor::v1::CaptureWorkloadRequest& request,
                                             MonotonicTime deadline, PhaseRecorder* phases,
                                             bool* guest_alive);
@@ -96,6 +96,8 @@ class Workload : public std::enable_shared_from_this<Workload> {
   struct ExitState;
 
   Status MakeSurroundings();
+  // The guest sees that its connections are gone. A few 100 us; bounded.
+  void Settle();
   os::CgroupLimits Limits() const;
   Status OpenLogs(std::map<std::string, OutputPipes> pipes);
   // What belongs to the actor, not to its surroundings.
@@ -105,6 +107,10 @@ class Workload : public std::enable_shared_from_this<Workload> {
   void DropSlot();
   void NoteStarted();
   void TellPool() const;
+  // A turn to read or write a memory image; at once where nothing limits that.
+  StatusOr<PrioritySemaphore::Permit> AwaitTurn(Priority priority, torpor::v1::Fidelity fidelity,
+                                                MonotonicTime deadline,
+                                                PhaseRecorder* phases) const;
   Status RunSandbox(MonotonicTime deadline, PhaseRecorder* phases, bool* guest_ran);
   Status FillVolumes(MonotonicTime deadline, PhaseRecorder* phases) const;
   Status Probe(MonotonicTime deadline, int wake_fd, PhaseRecorder* phases);

@@ -4,7 +4,7 @@ import tempfile
 import time
 import unittest
 
-from stack import Stack, image, machine_state, wait_for
+from stack import StackTest, image, wait_for
 
 TEMPLATE = """
 kind: ActorTemplate
@@ -28,23 +28,13 @@ READY_SECONDS = 2
 ARGUMENTS = ["--system-info-dir", "/run/actor", "--ready-delay-ms", str(READY_SECONDS * 1000)]
 
 
-class Clones(unittest.TestCase):
+class Clones(StackTest):
     @classmethod
-    def setUpClass(cls):
-        cls.before = machine_state()
-        cls.stack = Stack()
-        cls.stack.start()
+    def prepare(cls, s):
         begin = time.monotonic()
         cls.create("golden", ARGUMENTS)
         wait_for(lambda: cls.golden("golden").get("goldenTag"), "golden snapshot")
         cls.golden_seconds = time.monotonic() - begin
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.stack.stop()
-        left = machine_state() - cls.before
-        cls.stack.__exit__(None, None, None)
-        assert not left, f"left behind: {sorted(left)}"
 
     @classmethod
     def create(cls, template, arguments):

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import unittest
 
-from stack import Stack, counts, image, machine_state, wait_for
+from stack import StackTest, counts, image, wait_for
 
 TEMPLATE = """
 kind: ActorTemplate
@@ -49,20 +49,7 @@ def processes_with(argument):
     return found
 
 
-class Containers(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.before = machine_state()
-        cls.stack = Stack()
-        cls.stack.start()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.stack.stop()
-        left = machine_state() - cls.before
-        cls.stack.__exit__(None, None, None)
-        assert not left, f"left behind: {sorted(left)}"
-
+class Containers(StackTest):
     def template(self, name, scope="SNAPSHOT_CONTENT_SCOPE_FULL", side="", cold="false", code=0):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write(TEMPLATE.format(name=name, image=image("counter"), scope=scope, side=side, cold=cold))

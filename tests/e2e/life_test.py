@@ -2,24 +2,14 @@
 import signal
 import unittest
 
-from stack import Stack, counts, image, machine_state, wait_for
+from stack import StackTest, counts, image, wait_for
 
 
-class Life(unittest.TestCase):
+class Life(StackTest):
     @classmethod
-    def setUpClass(cls):
-        cls.before = machine_state()
-        cls.stack = Stack()
-        cls.stack.start()
-        cls.stack.cli("create", "template", "counter", "--image", image("counter"), "--memory", "128Mi",
+    def prepare(cls, s):
+        s.cli("create", "template", "counter", "--image", image("counter"), "--memory", "128Mi",
                       "--probe", "/readyz", "--port", "80")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.stack.stop()
-        left = machine_state() - cls.before
-        cls.stack.__exit__(None, None, None)
-        assert not left, f"left behind: {sorted(left)}"
 
     def test_counter_goes_on_over_25_pauses_and_suspends(self):
         s = self.stack
@@ -63,7 +53,7 @@ class Life(unittest.TestCase):
         s.cli("create", "actor", "kept", "--template", "counter")
         memory, file = counts(s.get("kept"))
         s.stop()
-        self.assertEqual(machine_state() - self.before, set())
+        self.assertEqual(s.left_behind(), [])
         s.start()
         self.assertLess(s.start_seconds, 15)
         self.assertEqual(s.state("kept"), "SUSPENDED")

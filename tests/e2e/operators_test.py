@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 import stack
-from stack import Stack, counts, image, machine_state, wait_for
+from stack import StackTest, counts, image, wait_for
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -82,22 +82,11 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-class Operators(unittest.TestCase):
+class Operators(StackTest):
     @classmethod
-    def setUpClass(cls):
-        cls.before = machine_state()
-        cls.stack = Stack()
-        cls.stack.start()
-        s = cls.stack
+    def prepare(cls, s):
         s.cli("create", "template", "counter", "--image", image("counter"), "--memory", "128Mi",
               "--probe", "/readyz", "--port", "80", "--no-golden")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.stack.stop()
-        left = machine_state() - cls.before
-        cls.stack.__exit__(None, None, None)
-        assert not left, f"left behind: {sorted(left)}"
 
     def admin(self, role):
         s = self.stack

@@ -7,7 +7,7 @@ import pathlib
 import signal
 import unittest
 
-from stack import Stack, counts, image, machine_state, wait_for
+from stack import StackTest, counts, image, wait_for
 
 
 def sandboxes(directory):
@@ -67,22 +67,12 @@ def processes_in(group):
         return []
 
 
-class Recovery(unittest.TestCase):
+class Recovery(StackTest):
     @classmethod
-    def setUpClass(cls):
-        cls.before = machine_state()
-        cls.stack = Stack()
-        cls.stack.start()
+    def prepare(cls, s):
         for template, policy in (("counter", "stay"), ("careful", "revert")):
-            cls.stack.cli("create", "template", template, "--image", image("counter"), "--memory", "128Mi",
+            s.cli("create", "template", template, "--image", image("counter"), "--memory", "128Mi",
                           "--probe", "/readyz", "--port", "80", "--no-golden", "--on-crash", policy)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.stack.stop()
-        left = machine_state() - cls.before
-        cls.stack.__exit__(None, None, None)
-        assert not left, f"left behind: {sorted(left)}"
 
     def create(self, name, template="counter"):
         self.stack.cli("create", "actor", name, "--template", template)

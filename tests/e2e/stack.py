@@ -16,6 +16,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import unittest
 
 BINARY = os.environ.get("TORPOR_BINARY", "")
 IMAGES = os.environ.get("TORPOR_IMAGES", "")
@@ -30,6 +31,13 @@ def image(name):
     raise KeyError(f"no image {name} in {IMAGES}/images.txt")
 
 
+def listdir(path):
+    try:
+        return os.listdir(path)
+    except FileNotFoundError:
+        return []
+
+
 def free_ports(count):
     sockets = [socket.socket() for _ in range(count)]
     for s in sockets:
@@ -38,25 +46,6 @@ def free_ports(count):
     for s in sockets:
         s.close()
     return ports
-
-
-def machine_state():
-    """What a stopped Torpor must not leave: namespaces, mounts, cgroups, sandboxes."""
-    netns = []
-    if os.path.isdir("/run/netns"):
-        netns = [n for n in os.listdir("/run/netns") if n.startswith("torpor-") and not n.startswith("torpor-test")]
-    mounts = [line.split()[1] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
-    mounts = [m for m in mounts if "torpor" in m and "torpor-test" not in m]
-    cgroups = [str(p) for p in pathlib.Path("/sys/fs/cgroup").glob("*/torpor/*") if p.is_dir()]
-    sandboxes = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            name = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
-        except OSError:
-            continue
-        if name.startswith("runsc"):
-            sandboxes.append(f"{name} {pid}")
-    return {*netns, *mounts, *cgroups, *sandboxes}
 
 
 class Answer:
@@ -116,6 +105,24 @@ class Stack:
         finally:
             self.process.stdout.close()
             self.process = None
+
+    def left_behind(self):
+        """What a stopped Torpor must not leave: processes, namespaces, mounts, cgroups."""
+        left = [f"netns {name}" for name in listdir("/run/netns") if name.startswith("torpor-")]
+        left += [line for line in pathlib.Path("/proc/mounts").read_text().splitlines() if self.dir in line]
+        # Groups of a worker have the hash (FNV-1a) of its node's directory in their name.
+        instance = 2166136261
+        for byte in f"{self.dir}/node".encode():
+            instance = (instance ^ byte) * 16777619 % 2**32
+        left += [str(p) for p in pathlib.Path("/sys/fs/cgroup").glob(f"**/*-{instance:08x}*/*") if p.is_dir()]
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if self.dir in line:
+                left.append(f"process {pid} {line}")
+        return sorted(left)
 
     def roles(self):
         """{role: pid} of what runs."""
@@ -193,6 +200,39 @@ class Stack:
             return Answer(response.status, response.headers, json.loads(body) if body else None)
         finally:
             connection.close()
+
+
+class StackTest(unittest.TestCase):
+    """Tests that share one stack, which must leave nothing behind; `prepare` makes what all of them use."""
+
+    @classmethod
+    def prepare(cls, s):
+        pass
+
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = Stack()
+        # Last in, first out: also after a preparation that failed, what is left is looked at last.
+        cls.addClassCleanup(cls.nothing_is_left)
+        cls.addClassCleanup(cls.stack.__exit__, None, None, None)
+        cls.stack.start()
+        try:
+            cls.prepare(cls.stack)
+        except BaseException:
+            cls.stack.print_logs()
+            raise
+
+    @classmethod
+    def nothing_is_left(cls):
+        assert not cls.stack.left_behind(), cls.stack.left_behind()
+
+    def run(self, result):
+        """One test; after a failure the logs of the roles are shown."""
+        failed = len(result.failures) + len(result.errors)
+        super().run(result)
+        if len(result.failures) + len(result.errors) > failed:
+            self.stack.print_logs()
+        return result
 
 
 def wait_for(condition, what, timeout=60):

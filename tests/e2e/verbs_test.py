@@ -2,7 +2,7 @@
 import json
 import unittest
 
-from stack import Stack, counts, image, machine_state, wait_for
+from stack import StackTest, counts, image, wait_for
 
 NOTEBOOK = """
 kind: ActorTemplate
@@ -49,21 +49,11 @@ max(map(seconds_until_reset, held))
 """
 
 
-class Verbs(unittest.TestCase):
+class Verbs(StackTest):
     @classmethod
-    def setUpClass(cls):
-        cls.before = machine_state()
-        cls.stack = Stack()
-        cls.stack.start()
-        cls.stack.cli("create", "template", "counter", "--image", image("counter"), "--memory", "128Mi",
+    def prepare(cls, s):
+        s.cli("create", "template", "counter", "--image", image("counter"), "--memory", "128Mi",
                       "--probe", "/readyz", "--port", "80")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.stack.stop()
-        left = machine_state() - cls.before
-        cls.stack.__exit__(None, None, None)
-        assert not left, f"left behind: {sorted(left)}"
 
     def run_cell(self, actor, code):
         # The first wake unpacks a whole Debian; the router says so and keeps waking.

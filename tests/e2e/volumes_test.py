@@ -4,7 +4,7 @@ import pathlib
 import tempfile
 import unittest
 
-from stack import Stack, counts, image, machine_state, wait_for
+from stack import StackTest, counts, image, wait_for
 
 TEMPLATE = """
 kind: ActorTemplate
@@ -31,20 +31,7 @@ resources: {{limits: [{{name: memory, quantity: 128Mi}}]}}
 COUNTER_ARGS = '["--home-dir", "/data", "--system-info-dir", "/run/actor"]'
 
 
-class Volumes(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.before = machine_state()
-        cls.stack = Stack()
-        cls.stack.start()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.stack.stop()
-        left = machine_state() - cls.before
-        cls.stack.__exit__(None, None, None)
-        assert not left, f"left behind: {sorted(left)}"
-
+class Volumes(StackTest):
     def create(self, name, workload="counter", args=COUNTER_ARGS, mount="/data", scope="SNAPSHOT_CONTENT_SCOPE_DATA"):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write(TEMPLATE.format(name=name, image=image(workload), args=args, mount=mount, scope=scope))

@@ -59,9 +59,9 @@ Status RunLegs(size_t count, size_t threads_max, Transfer* transfer,
     for (size_t i = next++; i < count; i = next++) {
       Status status = work(i);
       if (status.ok()) continue;
-      transfer->Stop();
       MutexLock lock(&mu);
       if (first.ok()) first = std::move(status);
+      transfer->Stop();  // only now: who ends because of it must not be taken for the first
       return;
     }
   };

@@ -39,6 +39,21 @@ TEST(RunLegsTest, RunsAllAndKeepsTheFirstError) {
   EXPECT_OK(RunLegs(0, 4, &good, [](size_t) { return OkStatus(); }));
 }
 
+TEST(RunLegsTest, WhoIsStoppedIsNeverTheFirstError) {
+  for (int round = 0; round < 2000; ++round) {
+    Transfer transfer(Clock::Real(), Later());
+    std::atomic<int> begun{0};
+    Status status = RunLegs(2, 2, &transfer, [&](size_t i) {
+      ++begun;
+      while (begun < 2) std::this_thread::yield();
+      if (i == 0) return Error(Code::kDataLoss, "SNAPSHOT_CORRUPT", "damaged");
+      while (transfer.Check().ok()) std::this_thread::yield();
+      return transfer.Check();
+    });
+    ASSERT_THAT(status, HasReason(Code::kDataLoss, "SNAPSHOT_CORRUPT")) << "round " << round;
+  }
+}
+
 TEST(FileGateTest, BoundsFilesAtOnce) {
   FileGate gate(2);
   Transfer transfer(Clock::Real(), Later());

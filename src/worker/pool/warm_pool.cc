@@ -238,6 +238,12 @@ void WarmPool::MakeOne(const std::string& key) {
 
 StatusOr<std::unique_ptr<PoolSlot>> WarmPool::Make(const std::string& key,
                                                    const runtime::StartArgs& recipe) {
+  if (tools_.memory_images != nullptr) {
+    // Begun when no actor is restored or captured, and not held: a wake does not wait for this.
+    RETURN_IF_ERROR(tools_.memory_images
+                        ->Acquire(Priority::kPrepare, tools_.clock->Now() + options_.make_timeout)
+                        .status());
+  }
   auto slot = std::make_unique<PoolSlot>();
   slot->key = key;
   slot->name = tools_.ids->NewUuid();

@@ -28,6 +28,7 @@
 #include "worker/logs/log_pump.h"
 #include "worker/network/actor_network.h"
 #include "worker/pool/pool_plan.h"
+#include "worker/priority_semaphore.h"
 
 namespace torpor::worker {
 
@@ -62,7 +63,8 @@ class WarmPool {
   struct Tools {
     runtime::Runtime* runtime = nullptr;
     NetworkProvider* network = nullptr;
-    os::CgroupTree* cgroups = nullptr;  // null = without
+    os::CgroupTree* cgroups = nullptr;           // null = without
+    PrioritySemaphore* memory_images = nullptr;  // null = made at once, whatever else goes on
     IdSource* ids = nullptr;
     Clock* clock = nullptr;
   };
