@@ -327,6 +327,44 @@ TEST_F(Placing, C1_EmptyNodeName) {
   CheckRules();
 }
 
+TEST_F(Placing, C8_AnAttemptThatFailedIsMadeElsewhere) {
+  MakeAll();
+  RegisterOther();
+  auto node = [&] { return Get("a").status().worker_assignment().node_name(); };
+  // One that the resume makes again by itself.
+  world().FailNext("StartActor", Fail(reasons::kNodeUnreachable, "gone", {{"guest_ran", "false"}}));
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_EQ(node(), "node-2");
+  ASSERT_OK(Await(StartSuspend("a")));
+  // One that its caller makes again.
+  world().FailNext("StartActor",
+                   Fail(reasons::kRuntimeFailed, "restore failed", {{"guest_ran", "false"}}));
+  EXPECT_THAT(Await(StartResume("a")), HasReason(Code::kInternal, "RUNTIME_FAILED"));
+  const std::string failed = LastReport().worker_name();
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_NE(LastReport().worker_name(), failed);
+  const torpor::v1::OperationReport report = LastReport();
+  for (const torpor::v1::Choice& choice : report.choices()) {
+    if (choice.question() != "worker") continue;
+    EXPECT_EQ(choice.rejected(0).reason(), "the last attempt failed there");
+  }
+  // What succeeded is forgotten.
+  ASSERT_OK(Await(StartSuspend("a")));
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_EQ(LastReport().choices(1).reason(), "on the node that holds the snapshot");
+}
+
+TEST_F(Placing, C8_AnOldFailureIsNoReason) {
+  MakeAll();
+  world().FailNext("StartActor",
+                   Fail(reasons::kRuntimeFailed, "restore failed", {{"guest_ran", "false"}}));
+  EXPECT_THAT(Await(StartResume("a")), HasReason(Code::kInternal, "RUNTIME_FAILED"));
+  RunFor(std::chrono::minutes(11));
+  RegisterOther();
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_EQ(Get("a").status().worker_assignment().node_name(), "node-1");
+}
+
 class PlacingByCpu : public Placing {
  protected:
   // The first node's worker has room again, or not.

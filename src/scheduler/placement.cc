@@ -56,6 +56,9 @@ std::string Named(const std::vector<std::string>& names) {
 }
 
 std::string Why(const WorkerView& worker, const Request& request, Obstacle obstacle) {
+  if (obstacle == Obstacle::kNone && worker.uid == request.failed_worker) {
+    return "the last attempt failed there";
+  }
   if (obstacle == Obstacle::kNone) {
     return IsOtherCpu(worker, request) ? "more loaded, farther from the snapshot or of another CPU"
                                        : "more loaded or farther from the snapshot";
@@ -167,7 +170,7 @@ Decision Place(const std::vector<WorkerView>& workers, const Request& request) {
   Decision decision;
   decision.choice.set_question("worker");
   std::vector<Obstacle> obstacles(workers.size());
-  std::tuple<bool, bool, double, std::string> best;
+  std::tuple<bool, bool, bool, double, std::string> best;
   std::set<std::string> missing;
   bool other_cpu = false;
   for (size_t i = 0; i < workers.size(); ++i) {
@@ -188,8 +191,9 @@ Decision Place(const std::vector<WorkerView>& workers, const Request& request) {
         !request.preferred_node.empty() && workers[i].node_name != request.preferred_node;
     bool other = IsOtherCpu(workers[i], request);
     other_cpu |= other;
-    std::tuple<bool, bool, double, std::string> rank(elsewhere, other, Load(workers[i]),
-                                                     workers[i].uid);
+    std::tuple<bool, bool, bool, double, std::string> rank(workers[i].uid == request.failed_worker,
+                                                           elsewhere, other, Load(workers[i]),
+                                                           workers[i].uid);
     if (decision.worker < 0 || rank < best) {
       best = rank;
       decision.worker = static_cast<int>(i);

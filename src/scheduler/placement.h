@@ -2,10 +2,10 @@
 // Where an actor is started: a pure function of what is asked and what there is.
 //
 // Filters first (class, selectors, node of a local snapshot, CPU of a memory snapshot, worker ready
-// and ACTIVE, node alive, capacity). Then it prefers the node that holds the actor's snapshot, then
-// workers with the snapshot's very CPU (what is captured on a newer one is bound to newer ones),
-// then the least loaded worker; equal ones by uid, so the answer is repeatable. Bytes, milli-cores
-// and numbers of actors.
+// and ACTIVE, node alive, capacity). Then it prefers another worker than the one where the last
+// attempt failed, then the node that holds the actor's snapshot, then workers with the snapshot's
+// very CPU (what is captured on a newer one is bound to newer ones), then the least loaded worker;
+// equal ones by uid, so the answer is repeatable. Bytes, milli-cores and numbers of actors.
 
 #include <cstdint>
 #include <map>
@@ -48,6 +48,7 @@ struct Request {
   Amount needs;                                               // `actors` is 1
   std::string required_node;   // the only copy of the actor's state is there; empty = any
   std::string preferred_node;  // holds a copy; empty = none
+  std::string failed_worker;   // where the last attempt failed; taken only when no other will do
   // What the memory that is brought back was captured on; null = not known, or no memory.
   const torpor::v1::CpuFeatures* cpu = nullptr;
 };

@@ -185,6 +185,19 @@ TEST(Place, C4_TheSameCpuIsPreferred) {
   EXPECT_EQ(Place(workers, request).worker, 0) << "without memory any CPU is as good";
 }
 
+TEST(Place, C8_WhereItFailedIsTheLastResort) {
+  std::vector<WorkerView> workers = {Worker("a", "n1"), Worker("b", "n2")};
+  workers[1].allocated = {3 * kGi, 0, 3};
+  Request request = Small();
+  request.preferred_node = "n1";
+  request.failed_worker = "a";
+  Decision decision = Place(workers, request);
+  EXPECT_EQ(decision.worker, 1);
+  EXPECT_EQ(decision.choice.rejected(0).reason(), "the last attempt failed there");
+  workers[1].draining = true;
+  EXPECT_EQ(Place(workers, request).worker, 0);
+}
+
 TEST(Place, SaysWhyThereIsNoRoom) {
   std::vector<WorkerView> workers = {Worker("a"), Worker("b"), Worker("c"), Worker("d", "n2")};
   workers[0].allocated.memory_bytes = 4 * kGi;

@@ -44,6 +44,17 @@ torpor::v1::Choice SourceChoice(const std::vector<SnapshotSource>& sources, bool
   return choice;
 }
 
+constexpr Duration kFailedRecently = std::chrono::minutes(10);
+
+// Where the last resume failed not long ago; empty = nowhere. The fault may be the actor's own, or
+// that of something all share: then the next worker fails as well, and nothing is lost.
+std::string FailedWorker(const torpor::v1::ActorRecord& record, WallTime now) {
+  const ateapi::ActorStatus& status = record.actor().status();
+  if (!status.has_last_error() || status.last_error().verb() != torpor::v1::VERB_RESUME) return {};
+  if (Later(FromProto(status.last_error().time()), kFailedRecently) <= now) return {};
+  return record.last_worker_uid();
+}
+
 // Whether the actor's state is what it was: the guest executed nothing and no data was lost.
 bool IsUntouched(const Status& error) {
   return error.code() != Code::kDataLoss && MetadataOf(error)["guest_ran"] == "false";
@@ -129,6 +140,7 @@ void StepRun::StartResume(const StartVerb& event) {
     request.selectors.push_back(Labels(record_.actor().worker_selector()));
   }
   request.needs = Needs(tmpl, *context_.settings);
+  request.failed_worker = FailedWorker(record_, context_.now);
   bool narrowed = false;
   torpor::v1::Fidelity fidelity = RestoredFidelity(sources, narrowed);
   std::shared_ptr<const torpor::v1::CpuRecord> cpu;
