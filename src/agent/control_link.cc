@@ -167,7 +167,7 @@ void ControlLink::ReportLoop() {
       }
       if (status.code() == Code::kNotFound || status.code() == Code::kInvalidArgument) {
         // Nobody there knows the actor or the operation any more: nothing to wait for.
-        agent_->operations().Acknowledge(operation.op_id());
+        agent_->NotWanted(operation);
         continue;
       }
       all = false;

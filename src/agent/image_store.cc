@@ -139,11 +139,22 @@ std::vector<std::string> FindLayers(const std::string& manifest_json) {
   return out;
 }
 
-Unpacker UmociUnpacker() {
-  return [](const std::string& layout, const std::string& tag, const std::string& rootfs,
-            MonotonicTime deadline) -> Status {
+Unpacker UmociUnpacker(int landlock_version) {
+  const bool confined = landlock_version >= os::kLandlockMin;
+  if (!confined) {
+    LogWarning("images are unpacked without confinement: this kernel has no Landlock for it",
+               {{"version", fmt::to_string(landlock_version)},
+                {"needed", fmt::to_string(os::kLandlockMin)}});
+  }
+  return [confined](const std::string& layout, const std::string& tag, const std::string& rootfs,
+                    MonotonicTime deadline) -> Status {
     os::CommandOptions options;
     options.deadline = deadline;
+    if (confined) {
+      options.confinement = os::Confinement{
+          .read = {layout, "/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc"},
+          .write = {rootfs.substr(0, rootfs.rfind('/'))}};
+    }
     auto out = os::CommandOutput({"umoci", "raw", "unpack", "--image", layout + ":" + tag, rootfs},
                                  options);
     return out.ok() ? OkStatus() : Annotate(out.status(), "unpacking image " + tag);

@@ -22,6 +22,7 @@
 #include "base/sync.h"
 #include "base/time.h"
 #include "base/uuid.h"
+#include "os/process/confine.h"
 
 namespace torpor::agent {
 
@@ -37,8 +38,10 @@ struct Image {
 // exist.
 using Unpacker = std::function<Status(const std::string& layout, const std::string& tag,
                                       const std::string& rootfs, MonotonicTime deadline)>;
-// `umoci raw unpack`.
-Unpacker UmociUnpacker();
+// `umoci raw unpack`. It takes apart what strangers packed, so it is confined: it writes only below
+// the directory that is to hold `rootfs`, and reads only the layout and the system's programs. With
+// less than os::kLandlockMin it runs unconfined, and a warning says so once.
+Unpacker UmociUnpacker(int landlock_version = os::LandlockVersion());
 
 class ImageStore {
  public:

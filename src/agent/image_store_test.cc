@@ -253,9 +253,64 @@ TEST(UmociTest, UnpacksALayout) {
                      " && umoci new --image l:t && umoci insert --image l:t f /etc/f >/dev/null";
   ASSERT_EQ(system(make.c_str()), 0);
   auto deadline = Clock::Real()->Now() + std::chrono::seconds(60);
-  ASSERT_OK(UmociUnpacker()(temp.path() + "/l", "t", temp.path() + "/rootfs", deadline));
-  EXPECT_EQ(*temp.dir().ReadFile("rootfs/etc/f", 100), "hello\n");
-  EXPECT_FALSE(UmociUnpacker()(temp.path() + "/l", "none", temp.path() + "/r2", deadline).ok());
+  for (bool confined : {true, false}) {
+    const int version = confined ? os::LandlockVersion() : 0;
+    const std::string work = confined ? "work-1" : "work-2";
+    ASSERT_OK(temp.dir().MkdirExclusive(work, 0755));
+    Unpacker unpack = UmociUnpacker(version);
+    ASSERT_OK(unpack(temp.path() + "/l", "t", temp.path() + "/" + work + "/rootfs", deadline));
+    EXPECT_EQ(*temp.dir().ReadFile(work + "/rootfs/etc/f", 100), "hello\n");
+    EXPECT_FALSE(
+        unpack(temp.path() + "/l", "none", temp.path() + "/" + work + "/r2", deadline).ok());
+  }
+}
+
+// A program in umoci's place that a crafted image has taken over.
+class HostileUnpackerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* part : {"bin", "layout", "work", "else"}) {
+      ASSERT_OK(temp_.dir().MkdirExclusive(part, 0755));
+    }
+    ASSERT_OK(temp_.dir().WriteFile("else/secret", "secret", 0644));
+    ASSERT_OK(temp_.dir().WriteFile("layout/blob", "blob", 0644));
+    path_ = getenv("PATH");
+    setenv("PATH", (temp_.path() + "/bin:" + path_).c_str(), 1);
+  }
+  void TearDown() override { setenv("PATH", path_.c_str(), 1); }
+  Status Unpack(const std::string& script, int version) {
+    RETURN_IF_ERROR(temp_.dir().WriteFile(
+        "bin/umoci",
+        "#!/bin/sh\nset -e\ncd " + temp_.path() + "\nmkdir -p \"$5\"\n" + script + "\n", 0755));
+    return UmociUnpacker(version)(temp_.path() + "/layout", "t", temp_.path() + "/work/rootfs",
+                                  Clock::Real()->Now() + std::chrono::seconds(20));
+  }
+
+  os::TempDir temp_;
+  std::string path_;
+};
+
+TEST_F(HostileUnpackerTest, ReachesItsSourceAndItsTargetOnly) {
+  const int version = os::LandlockVersion();
+  if (version < os::kLandlockMin) GTEST_SKIP() << "this kernel has no Landlock";
+  EXPECT_OK(Unpack("cp layout/blob work/rootfs/blob", version));
+  EXPECT_EQ(*temp_.dir().ReadFile("work/rootfs/blob", 100), "blob");
+  for (const std::string& attempt :
+       {std::string("echo x > else/new"), std::string("echo x > work/../else/new"),
+        std::string("echo x > layout/blob"), std::string("cp else/secret work/rootfs/s"),
+        std::string("ln else/secret work/rootfs/s"), std::string("rm else/secret"),
+        std::string("mv work/rootfs else/new")}) {
+    EXPECT_FALSE(Unpack(attempt, version).ok()) << attempt;
+  }
+  EXPECT_FALSE(temp_.dir().Stat("else/new").ok());
+  EXPECT_FALSE(temp_.dir().Stat("work/rootfs/s").ok());
+  EXPECT_EQ(*temp_.dir().ReadFile("else/secret", 100), "secret");
+  EXPECT_EQ(*temp_.dir().ReadFile("layout/blob", 100), "blob");
+}
+
+TEST_F(HostileUnpackerTest, WithoutLandlockItIsNotConfined) {
+  EXPECT_OK(Unpack("echo x > else/new", 0));
+  EXPECT_TRUE(temp_.dir().Stat("else/new").ok()) << "an old kernel runs images all the same";
 }
 
 }  // namespace

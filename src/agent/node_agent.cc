@@ -232,8 +232,19 @@ Status NodeAgent::WishAwake(const std::string& worker_id, const torpor::v1::Awak
   return Forward(std::move(request));
 }
 
-void NodeAgent::Acknowledged(const Operation& operation) {
+OperationTable::Present NodeAgent::IsHere() const {
+  return [this](const std::string& uid) {
+    return core_.dirs->OpenActor(uid).status().code() != Code::kNotFound;
+  };
+}
+
+void NodeAgent::NotWanted(const Operation& operation) {
   operations_.Acknowledge(operation.op_id());
+  operations_.Forget(operation.actor_uid(), IsHere());
+}
+
+void NodeAgent::Acknowledged(const Operation& operation) {
+  NotWanted(operation);
   if (operation.state() != Operation::STATE_SUCCEEDED || !operation.has_capture()) return;
   auto copies = snapshots_.List(operation.actor_uid());
   if (!copies.ok()) return;
@@ -313,9 +324,6 @@ void NodeAgent::TidyCaches() {
   core_.metrics.disk_pressure.Set({}, disk.pressure() ? 1 : 0);
 }
 
-void NodeAgent::Maintain() {
-  operations_.DropExpired(
-      [this](const std::string& uid) { return core_.dirs->OpenActor(uid).ok(); });
-}
+void NodeAgent::Maintain() { operations_.DropExpired(IsHere()); }
 
 }  // namespace torpor::agent

@@ -80,6 +80,8 @@ class NodeAgent {
 
   // The control plane has the outcome: older local generations may go.
   void Acknowledged(const torpor::v1::Operation& operation);
+  // Nobody there waits for the outcome.
+  void NotWanted(const torpor::v1::Operation& operation);
   // An order that came with a registration or a lease: the sandbox is stopped, its data stays.
   Status StopResident(const std::string& actor_uid);
   // Forgets what is old; every few minutes.
@@ -117,6 +119,7 @@ class NodeAgent {
   template <typename Request>
   void RunAgain(std::shared_ptr<Op> op, Request request, Steps<Request> steps);
 
+  OperationTable::Present IsHere() const;
   // Digests that running actors and local generations need.
   StatusOr<std::set<std::string>> PinnedImages() const;
   Status CheckHosted(const std::string& worker_id, const std::string& actor_uid) const;

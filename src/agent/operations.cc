@@ -1,5 +1,8 @@
 #include "agent/operations.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -51,7 +54,9 @@ void OperationTable::LoadRecord(const std::string& actor_uid, const JournalRecor
   Actor& actor = actors_[actor_uid];
   actor.highest_generation = std::max(actor.highest_generation, record.generation());
   if (record.op_id().empty()) return;
-  Known& known = known_[record.op_id()];
+  auto [entry, added] = known_.try_emplace(record.op_id());
+  if (added) actor.op_ids.insert(record.op_id());
+  Known& known = entry->second;
   known.actor_uid = actor_uid;
   switch (record.kind()) {
     case JournalRecord::KIND_ACCEPTED:
@@ -171,7 +176,7 @@ StatusOr<Admission> OperationTable::Admit(Request request) {
   for (bool entered = false; !entered;) {
     ASSIGN_OR_RETURN(journal, JournalOf(request.actor_uid));
     MutexLock lock(&mu_);
-    // DropExpired may have removed it just now; from LoadRecord on it will not.
+    // Forget may have removed it just now; from LoadRecord on it will not.
     if (actors_[request.actor_uid].journal != journal) continue;
     ASSIGN_OR_RETURN(auto known, AnswerKnown(request));
     if (known) return Admission{std::move(known), nullptr};
@@ -185,6 +190,7 @@ StatusOr<Admission> OperationTable::Admit(Request request) {
     known_.erase(op_id);
     running_.erase(op_id);
     Actor& actor = actors_[request.actor_uid];
+    actor.op_ids.erase(op_id);
     if (actor.running_op == op_id) actor.running_op.clear();
     changed_.SignalAll();
     return journaled;
@@ -353,7 +359,27 @@ void OperationTable::Acknowledge(const std::string& op_id) {
   if (!status.ok()) LogWarning("journal", {{"error", std::string(status.message())}});
 }
 
-void OperationTable::DropExpired(const std::function<bool(const std::string&)>& present) {
+void OperationTable::Forget(const std::string& actor_uid, const Present& present) {
+  MutexLock lock(&mu_);
+  ForgetLocked(actor_uid, present);
+}
+
+void OperationTable::ForgetLocked(const std::string& actor_uid, const Present& present) {
+  auto it = actors_.find(actor_uid);
+  if (it == actors_.end() || it->second.journal == nullptr) return;
+  Actor& actor = it->second;
+  if (!actor.running_op.empty()) return;
+  for (const std::string& id : actor.op_ids) {
+    if (!known_.at(id).settled()) return;
+  }
+  if (present(actor_uid) || !actor.journal->Remove().ok()) return;
+  for (const std::string& id : actor.op_ids) known_.erase(id);
+  actor.op_ids.clear();
+  actor.journal = nullptr;
+  actor.forgotten_at = clock_->Now();
+}
+
+void OperationTable::DropExpired(const Present& present) {
   std::map<std::string, std::shared_ptr<Journal>> journals;
   {
     MutexLock lock(&mu_);
@@ -367,17 +393,22 @@ void OperationTable::DropExpired(const std::function<bool(const std::string&)>& 
     std::set<std::string> kept;
     for (const JournalRecord& record : journal->records()) kept.insert(record.op_id());
     MutexLock lock(&mu_);
-    // Only what was acknowledged before the journal was read can be missing there.
-    std::erase_if(known_, [&, &uid = uid](const auto& item) {
-      return item.second.actor_uid == uid && item.second.ended && item.second.acknowledged &&
-             kept.count(item.first) == 0;
-    });
     auto it = actors_.find(uid);
-    bool runs = false;
-    for (const auto& id : running_) runs = runs || known_.at(id).actor_uid == uid;
-    if (!*empty || runs || it == actors_.end() || present(uid)) continue;
-    if (journal->Remove().ok()) actors_.erase(it);
+    if (it == actors_.end() || it->second.journal != journal) continue;
+    // Only what was acknowledged before the journal was read can be missing there.
+    std::set<std::string>& ids = it->second.op_ids;
+    for (auto id = ids.begin(); id != ids.end();) {
+      const bool gone = known_.at(*id).settled() && kept.count(*id) == 0;
+      if (gone) known_.erase(*id);
+      id = gone ? ids.erase(id) : std::next(id);
+    }
+    // Refused ids belong to no actor; they stay their time.
+    if (uid != kNodeJournal || *empty) ForgetLocked(uid, present);
   }
+  MutexLock lock(&mu_);
+  std::erase_if(actors_, [&](const auto& item) {
+    return item.second.is_fence() && clock_->Now() - item.second.forgotten_at >= kLateRequestMax;
+  });
 }
 
 bool OperationTable::WaitUntilIdle(MonotonicTime deadline) {
@@ -418,7 +449,9 @@ void OperationTable::Release(const std::string& actor_uid) {
 
 void OperationTable::SetLease(const std::string& lease_id) {
   MutexLock lock(&mu_);
+  if (lease_id_ == lease_id) return;
   lease_id_ = lease_id;
+  std::erase_if(actors_, [](const auto& item) { return item.second.is_fence(); });
 }
 
 std::string OperationTable::lease() const {

@@ -108,9 +108,24 @@ class OperationTable {
   void Acknowledge(const std::string& op_id) EXCLUDES(mu_);
   void Wake() EXCLUDES(mu_);
 
-  // Runs every few minutes: forgets the outcomes that the journals have dropped, removes journals
-  // of actors for which `present` is false and that hold nothing any more.
-  void DropExpired(const std::function<bool(const std::string& actor_uid)>& present) EXCLUDES(mu_);
+  // Whether something of the actor is on this node. Called with the table's lock held.
+  using Present = std::function<bool(const std::string& actor_uid)>;
+  // Of an actor that is not on this node any more and whose outcomes are all acknowledged, nothing
+  // has to stay, above all not for the many that are created and deleted every day:
+  // - Nobody asks for these ids again. An acknowledgement comes after the commit that took the
+  //   outcome into the record, or after the record was deleted; what the control plane sends and
+  //   asks afterwards, also after its own restart, comes from what it has committed.
+  // - What it repeats without a record (the garbage of a deleted actor: stop, delete snapshots)
+  //   finds nothing, and that is the answer it got the first time.
+  // - A copy of a request that still travels, and that nobody waits for, is refused: a delete is
+  //   of a higher generation than all before it. That number is kept in memory, without a file,
+  //   for kLateRequestMax or until the lease changes: what was sent before has the old lease. A new
+  //   agent always registers for a new one.
+  // Does nothing while the actor is here or something of it is open, unacknowledged or held.
+  void Forget(const std::string& actor_uid, const Present& present) EXCLUDES(mu_);
+  // Runs every few minutes: forgets the outcomes that the journals have dropped, and what Forget
+  // may forget meanwhile.
+  void DropExpired(const Present& present) EXCLUDES(mu_);
 
   // Until no operation runs; false when `deadline` passed.
   bool WaitUntilIdle(MonotonicTime deadline) EXCLUDES(mu_);
@@ -138,14 +153,19 @@ class OperationTable {
     bool refused = false;
     bool acknowledged = false;
     bool beside_others = false;
+    bool settled() const { return ended && acknowledged; }
   };
   struct Actor {
     std::shared_ptr<Journal> journal;
     int64_t highest_generation = 0;
-    std::string running_op;  // the one that excludes others
+    std::string running_op;        // the one that excludes others
+    std::set<std::string> op_ids;  // in known_
+    MonotonicTime forgotten_at{};  // without journal: only the generation is left
+    bool is_fence() const { return journal == nullptr && running_op.empty() && op_ids.empty(); }
   };
 
   StatusOr<std::shared_ptr<Journal>> JournalOf(const std::string& actor_uid) EXCLUDES(mu_);
+  void ForgetLocked(const std::string& actor_uid, const Present& present) REQUIRES(mu_);
   void LoadRecord(const std::string& actor_uid, const torpor::v1::JournalRecord& record)
       REQUIRES(mu_);
   // The answer to a known id, or nullopt when it is new.
@@ -175,5 +195,7 @@ class OperationTable {
 
 // Journal that holds ids refused for no known actor.
 inline constexpr char kNodeJournal[] = "node";
+// No request travels longer: its sender gives it up at its deadline, of half an hour at most.
+inline constexpr Duration kLateRequestMax = std::chrono::hours(1);
 
 }  // namespace torpor::agent

@@ -213,5 +213,140 @@ TEST(OperationsTest, OldOutcomesAreForgottenOnlyAfterAcknowledgement) {
   EXPECT_TRUE(temp.dir().List()->empty());
 }
 
+// ---- what stays of an actor that was deleted ----
+
+void AcknowledgeAll(TestNode& node) {
+  for (const Operation& operation : node.agent().operations().Unacknowledged()) {
+    node.agent().Acknowledged(operation);
+  }
+}
+
+torpor::v1::StopActorRequest DeleteRequest(TestNode& node, int64_t generation) {
+  torpor::v1::StopActorRequest request = node.StopRequest(generation);
+  request.set_delete_local_snapshots(true);
+  return request;
+}
+
+size_t Journals(TestNode& node) { return node.dirs().journals().List()->size(); }
+
+TEST(ForgetTest, B1_NothingStaysOfADeletedActorAndNothingOfItRunsAgain) {
+  TestNode node;
+  auto start = node.StartRequest(1);
+  auto capture = node.CaptureRequest(2, "s2");
+  auto remove = DeleteRequest(node, 3);
+  ASSERT_OK(TestNode::Outcome(node.agent().StartActor(start)));
+  ASSERT_OK(TestNode::Outcome(node.agent().CaptureActor(capture)));
+  ASSERT_OK(TestNode::Outcome(node.agent().StopActor(remove)));
+  // Until the control plane has said that it knows, all are answered as at first.
+  EXPECT_EQ(Journals(node), 1U);
+  node.NewAgent();
+  node.RegisterWorker();
+  EXPECT_OK(TestNode::Outcome(node.agent().CaptureActor(capture)));
+  EXPECT_OK(TestNode::Outcome(node.agent().StopActor(remove)));
+  AcknowledgeAll(node);
+  EXPECT_EQ(Journals(node), 0U);
+  // Copies that arrive late find the generation of the delete above them.
+  EXPECT_THAT(node.agent().StartActor(start),
+              HasReason(Code::kFailedPrecondition, "STALE_GENERATION"));
+  EXPECT_THAT(node.agent().CaptureActor(capture),
+              HasReason(Code::kFailedPrecondition, "STALE_GENERATION"));
+  EXPECT_EQ(Journals(node), 0U);
+  // The delete itself answers as it did: there is nothing.
+  EXPECT_OK(TestNode::Outcome(node.agent().StopActor(remove)));
+  AcknowledgeAll(node);
+  EXPECT_EQ(Journals(node), 0U);
+  // The next agent knows nothing of all this, but has another lease.
+  node.NewAgent();
+  node.agent().operations().SetLease("the next");
+  EXPECT_THAT(node.agent().StartActor(start), HasReason(Code::kFailedPrecondition, "STALE_LEASE"));
+  EXPECT_THAT(node.agent().CaptureActor(capture),
+              HasReason(Code::kFailedPrecondition, "STALE_LEASE"));
+  EXPECT_EQ(node.worker().starts(), 1);
+}
+
+TEST(ForgetTest, ManyDeletedActorsLeaveNoBytes) {
+  TestNode node;
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_OK(TestNode::Outcome(node.agent().StartActor(node.StartRequest(3 * i + 1))));
+    ASSERT_OK(TestNode::Outcome(
+        node.agent().CaptureActor(node.CaptureRequest(3 * i + 2, "s" + std::to_string(i)))));
+    ASSERT_OK(TestNode::Outcome(node.agent().StopActor(DeleteRequest(node, 3 * i + 3))));
+    AcknowledgeAll(node);
+    ASSERT_EQ(Journals(node), 0U) << i;
+  }
+}
+
+TEST(ForgetTest, WhatIsHereOrNotAcknowledgedStays) {
+  TestNode node;
+  ASSERT_OK(TestNode::Outcome(node.agent().StartActor(node.StartRequest(1))));
+  ASSERT_OK(TestNode::Outcome(node.agent().StopActor(node.StopRequest(2))));
+  AcknowledgeAll(node);
+  EXPECT_EQ(Journals(node), 1U) << "stopped, not deleted";
+  ASSERT_OK(TestNode::Outcome(node.agent().StartActor(node.StartRequest(3))));
+  auto remove = DeleteRequest(node, 4);
+  ASSERT_OK(TestNode::Outcome(node.agent().StopActor(remove)));
+  const auto outcomes = node.agent().operations().Unacknowledged();
+  ASSERT_EQ(outcomes.size(), 2U);
+  node.agent().Acknowledged(outcomes[1]);
+  node.agent().Maintain();
+  EXPECT_EQ(Journals(node), 1U) << "the start's outcome is not known there yet";
+  EXPECT_OK(TestNode::Outcome(node.agent().StopActor(remove)));
+  node.agent().NotWanted(outcomes[0]);
+  EXPECT_EQ(Journals(node), 0U);
+}
+
+// An agent that ended between the acknowledgement and the removal.
+TEST(ForgetTest, WhatAnEarlierAgentLeftGoesWithTheNextTidying) {
+  TestNode node;
+  ASSERT_OK(TestNode::Outcome(node.agent().StartActor(node.StartRequest(1))));
+  ASSERT_OK(TestNode::Outcome(node.agent().StopActor(DeleteRequest(node, 2))));
+  for (const Operation& operation : node.agent().operations().Unacknowledged()) {
+    node.agent().operations().Acknowledge(operation.op_id());
+  }
+  EXPECT_EQ(Journals(node), 1U);
+  node.NewAgent();
+  node.agent().Maintain();
+  EXPECT_EQ(Journals(node), 0U);
+}
+
+TEST(ForgetTest, TheGenerationOutlivesEveryRequestThatMayStillTravel) {
+  os::TempDir temp;
+  FakeClock clock;
+  OperationTable table(&temp.dir(), "boot", &clock, nullptr);
+  table.SetLease("lease");
+  auto admit = [&](const std::string& id, int64_t generation) -> Status {
+    OperationTable::Request request;
+    request.actor_uid = kActorUid;
+    request.accepted.set_kind(torpor::v1::JournalRecord::KIND_ACCEPTED);
+    request.accepted.set_op_id(id);
+    request.accepted.set_generation(generation);
+    request.accepted.mutable_stop();
+    request.timeout = std::chrono::seconds(1);
+    request.lease_id = table.lease();
+    auto admission = table.Admit(request);
+    if (!admission.ok()) return admission.status();
+    Operation outcome;
+    outcome.set_state(Operation::STATE_SUCCEEDED);
+    table.Finish(admission->op, outcome);
+    table.Acknowledge(id);
+    return OkStatus();
+  };
+  auto gone = [](const std::string&) { return false; };
+  const auto stale = HasReason(Code::kFailedPrecondition, "STALE_GENERATION");
+  ASSERT_OK(admit("a", 5));
+  table.Forget(kActorUid, gone);
+  clock.Advance(kLateRequestMax - std::chrono::seconds(1));
+  table.DropExpired(gone);
+  EXPECT_THAT(admit("b", 4), stale);
+  clock.Advance(std::chrono::seconds(1));
+  table.DropExpired(gone);
+  EXPECT_OK(admit("c", 4));
+  table.Forget(kActorUid, gone);
+  table.SetLease("lease");  // of the same registration
+  EXPECT_THAT(admit("d", 3), stale);
+  table.SetLease("next");  // nothing that was sent before has this one
+  EXPECT_OK(admit("e", 3));
+}
+
 }  // namespace
 }  // namespace torpor::agent

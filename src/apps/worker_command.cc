@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -158,6 +159,9 @@ torpor::v1::WorkerInfo MakeInfo(const Settings& s, const runtime::Capabilities& 
   attributes["architecture"] = can.architecture.empty() ? machine.machine : can.architecture;
   if (!can.platform.empty()) attributes["platform"] = can.platform;
   for (torpor::v1::Fidelity fidelity : can.fidelities) info.add_fidelities(fidelity);
+  std::set<std::string> features(can.cpu_features.begin(), can.cpu_features.end());
+  if (!features.empty()) info.mutable_cpu()->set_architecture(attributes["architecture"]);
+  for (const std::string& feature : features) info.mutable_cpu()->add_names(feature);
   info.set_runtime(can.runtime);
   info.set_runtime_version(can.runtime_version);
   return info;

@@ -28,6 +28,26 @@ class Golden : public PlaneTest {
   }
 };
 
+// A golden snapshot goes to many machines; the one that made it may be the newest of them.
+TEST_F(Golden, C4_IsBoundToTheCpuThatMadeIt) {
+  world().cpu_features = {"avx2", "avx512f"};
+  MakeAtespace();
+  ASSERT_OK(MakeTemplate(GoldenTemplate()));
+  Register();
+  RunFor(std::chrono::seconds(30));
+  ASSERT_TRUE(Status().has_golden_tag());
+  ASSERT_OK(MakeActor("a"));
+  world().cpu_features = {"avx2"};  // the machine was replaced
+  world().Reboot();
+  Register();
+  auto refused = Await(StartResume("a"));
+  EXPECT_THAT(refused, HasReason(Code::kResourceExhausted, "NO_CAPACITY"));
+  EXPECT_THAT(refused.status(), MessageHas("(avx512f)"));
+  world().cpu_features = {"amx_tile", "avx2", "avx512f"};
+  Register();
+  EXPECT_OK(Await(StartResume("a")));
+}
+
 TEST_F(Golden, IsBuiltAndBorrowedByNewActors) {
   MakeAtespace();
   ASSERT_OK(MakeTemplate(GoldenTemplate()));

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "control/testing/forwarding_store.h"
-#include "control/testing/plane_test_base.h"
+#include "control/testing/interleaving.h"
 #include "torpor/v1/record.pb.h"
 
 namespace torpor::control {
@@ -15,88 +15,6 @@ using ateapi::ACTOR_STATE_PAUSING;
 using ateapi::ACTOR_STATE_RUNNING;
 using ateapi::ACTOR_STATE_SUSPENDED;
 using ateapi::ACTOR_STATE_SUSPENDING;
-using Fate = FakeWorld::Fate;
-
-class Interleaving : public PlaneTest {
- protected:
-  // Runs `act` for each letter of every order of `letters`, each time from `setup` on.
-  void EveryOrder(std::string letters, const std::function<void()>& setup,
-                  const std::function<void(char)>& act, const std::function<void()>& finish) {
-    std::sort(letters.begin(), letters.end());
-    do {
-      SCOPED_TRACE("order " + letters);
-      order = letters;
-      Reset();
-      lease_id.clear();
-      MakeAll();
-      setup();
-      for (char letter : letters) {
-        act(letter);
-        while (plane->RunReady()) {
-        }
-      }
-      finish();
-      CheckRules();
-      if (HasFailure()) return;
-    } while (std::next_permutation(letters.begin(), letters.end()));
-  }
-  // The node or object storage answers the next call, if there is one.
-  void Step(Fate fate = Fate::kDeliver) {
-    if (world().queued() > 0) world().RunAt(0, fate);
-  }
-  void Time(Duration by = std::chrono::seconds(1)) {
-    clock.Advance(by);
-    RenewLease();
-  }
-  void ReRegister() {
-    auto response = plane->RegisterNode(world().Registration());
-    ASSERT_THAT(response, IsOk());
-    lease_id = response->lease_id();
-    world().lease_id = lease_id;
-    for (const std::string& uid : response->stop_actor_uids()) world().sandboxes.erase(uid);
-  }
-  void ReportExit(int64_t generation) {
-    torpor::v1::ReportActorRequest report;
-    report.set_lease_id(lease_id);
-    report.mutable_exited()->set_event_id("exit");
-    report.mutable_exited()->set_actor_uid(uid);
-    report.mutable_exited()->set_generation(generation);
-    report.mutable_exited()->set_exit_code(0);
-    if (!plane->ReportActor(report).ok()) {
-      ReRegister();
-      report.set_lease_id(lease_id);
-      EXPECT_THAT(plane->ReportActor(report), IsOk());
-    }
-  }
-  void RunsWith(int64_t value) {
-    uid = Uid("a");
-    ASSERT_THAT(Await(StartResume("a")), IsOk());
-    world().sandboxes[uid].value = value;
-  }
-  // A durable generation with 5, running with 7.
-  void RunsWithADurableGeneration() {
-    RunsWith(5);
-    ASSERT_THAT(Await(StartSuspend("a")), IsOk());
-    ASSERT_THAT(Await(StartResume("a")), IsOk());
-    world().sandboxes[uid].value = 7;
-  }
-  bool Exists() {
-    ateapi::GetActorRequest get;
-    *get.mutable_actor() = Ref("a");
-    return plane->GetActor(get).ok();
-  }
-  // Brings it to RUNNING by what a client can do.
-  int64_t ValueAfterWake() {
-    if (State("a") == ACTOR_STATE_CRASHED) {
-      EXPECT_THAT(Await(StartRevert("a")), IsOk());
-    }
-    EXPECT_THAT(Await(StartResume("a")), IsOk());
-    return world().sandboxes[uid].value;
-  }
-
-  std::string order;
-  std::string uid;
-};
 
 // ---- D2: resume during a pause ----
 
@@ -259,75 +177,6 @@ TEST_F(Interleaving, B10_TeardownReadAsCrash) {
           EXPECT_EQ(ValueAfterWake(), 7);
         });
   }
-}
-
-// ---- B1, B14: lost and late replies ----
-
-TEST_F(Interleaving, B1_LostReplies) {
-  // 'n' delivers, 'l' loses the reply, 'q' loses the request, 'k' restarts the apiserver, 'g' the
-  // agent.
-  EveryOrder(
-      "gklnqt",
-      [&] {
-        RunsWith(7);
-        StartSuspend("a");
-        plane->RunReady();
-      },
-      [&](char letter) {
-        if (letter == 'n') Step();
-        if (letter == 'l') Step(Fate::kLoseReply);
-        if (letter == 'q') Step(Fate::kLoseRequest);
-        if (letter == 'k') Restart();
-        if (letter == 'g') ReRegister();
-        if (letter == 't') Time();
-      },
-      [&] {
-        RunFor(std::chrono::minutes(1));
-        EXPECT_EQ(State("a"), ACTOR_STATE_SUSPENDED);
-        EXPECT_EQ(world().calls["CaptureActor"], 1) << "a checkpoint ran twice";
-        EXPECT_EQ(world().calls["UploadSnapshot"], 1);
-        EXPECT_EQ(ValueAfterWake(), 7);
-        EXPECT_EQ(world().calls["StartActor"], 2);
-      });
-}
-
-TEST_F(Interleaving, B14_UnknownTakenAsFailed) {
-  MakeAll();
-  RunsWith(7);
-  ASSERT_OK(Await(StartPause("a")));
-  auto resume = StartResume("a");
-  plane->RunReady();
-  Step(Fate::kHoldReply);
-  // Far beyond the deadline of the operation the call is given up, and the node is asked.
-  for (int i = 0; i < 60; ++i) {
-    Time(std::chrono::seconds(5));
-    while (plane->RunReady()) {
-    }
-  }
-  ASSERT_EQ(world().method(0), "reply");
-  Step(Fate::kLoseRequest);
-  RunFor(std::chrono::seconds(10));
-  ASSERT_TRUE(resume->has_value());
-  EXPECT_OK(**resume);
-  EXPECT_EQ(State("a"), ACTOR_STATE_RUNNING);
-  EXPECT_EQ(world().calls["StartActor"], 2) << "one boot, one restore";
-  EXPECT_EQ(world().sandboxes[uid].value, 7);
-  CheckRules();
-}
-
-TEST_F(Interleaving, B5_StuckTransitional) {
-  MakeAll();
-  uid = Uid("a");
-  Status died = Fail(reasons::kRuntimeFailed, "runsc restore exited with 128: bad image");
-  AddMetadata(died, "guest_ran", "false");
-  world().FailNext("StartActor", died, 3);
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_THAT(Await(StartResume("a")), HasReason(Code::kInternal, "RUNTIME_FAILED"));
-    EXPECT_EQ(State("a"), ACTOR_STATE_SUSPENDED);
-    ASSERT_OK_AND_ASSIGN(auto workers, plane->ListWorkers({}));
-    EXPECT_EQ(workers.workers(0).status().allocated().actors(), 0);
-  }
-  EXPECT_OK(Await(StartResume("a")));
 }
 
 // ---- D6: what becomes of the guest when a capture fails ----

@@ -23,6 +23,17 @@ class Placing : public PlaneTest {
     return report.ok() && report->reports_size() > 0 ? report->reports(0)
                                                      : torpor::v1::OperationReport();
   }
+  // A second node with a worker, which has these CPU features.
+  void RegisterOther(const std::vector<std::string>& features = {}) {
+    torpor::v1::RegisterNodeRequest other = world().Registration();
+    other.set_node_name("node-2");
+    other.clear_inventory();
+    torpor::v1::WorkerInfo& worker = *other.mutable_workers(0);
+    worker.set_worker_uid("22222222-2222-4222-8222-222222222222");
+    worker.set_name("gvisor-other");
+    worker.mutable_cpu()->mutable_names()->Assign(features.begin(), features.end());
+    ASSERT_OK(plane->RegisterNode(other));
+  }
 };
 
 TEST_F(Placing, AfterARestartOfAllTheResumeWaitsForTheNode) {
@@ -314,6 +325,119 @@ TEST_F(Placing, C1_EmptyNodeName) {
   ASSERT_OK_AND_ASSIGN(auto generations, plane->ListGenerations(list));
   EXPECT_EQ(generations.generations(0).storages(0).node_name(), "node-1");
   CheckRules();
+}
+
+TEST_F(Placing, C8_AnAttemptThatFailedIsMadeElsewhere) {
+  MakeAll();
+  RegisterOther();
+  auto node = [&] { return Get("a").status().worker_assignment().node_name(); };
+  // One that the resume makes again by itself.
+  world().FailNext("StartActor", Fail(reasons::kNodeUnreachable, "gone", {{"guest_ran", "false"}}));
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_EQ(node(), "node-2");
+  ASSERT_OK(Await(StartSuspend("a")));
+  // One that its caller makes again.
+  world().FailNext("StartActor",
+                   Fail(reasons::kRuntimeFailed, "restore failed", {{"guest_ran", "false"}}));
+  EXPECT_THAT(Await(StartResume("a")), HasReason(Code::kInternal, "RUNTIME_FAILED"));
+  const std::string failed = LastReport().worker_name();
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_NE(LastReport().worker_name(), failed);
+  const torpor::v1::OperationReport report = LastReport();
+  for (const torpor::v1::Choice& choice : report.choices()) {
+    if (choice.question() != "worker") continue;
+    EXPECT_EQ(choice.rejected(0).reason(), "the last attempt failed there");
+  }
+  // What succeeded is forgotten.
+  ASSERT_OK(Await(StartSuspend("a")));
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_EQ(LastReport().choices(1).reason(), "on the node that holds the snapshot");
+}
+
+TEST_F(Placing, C8_AnOldFailureIsNoReason) {
+  MakeAll();
+  world().FailNext("StartActor",
+                   Fail(reasons::kRuntimeFailed, "restore failed", {{"guest_ran", "false"}}));
+  EXPECT_THAT(Await(StartResume("a")), HasReason(Code::kInternal, "RUNTIME_FAILED"));
+  RunFor(std::chrono::minutes(11));
+  RegisterOther();
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_EQ(Get("a").status().worker_assignment().node_name(), "node-1");
+}
+
+class PlacingByCpu : public Placing {
+ protected:
+  // The first node's worker has room again, or not.
+  void SetRoom(bool room) {
+    ASSERT_OK_AND_ASSIGN(
+        auto registered,
+        plane->RegisterNode(world().Registration(room ? int64_t{8} << 30 : int64_t{100} << 20)));
+    lease_id = registered.lease_id();
+  }
+  void MakeSuspended() {
+    MakeAll();
+    ASSERT_OK(Await(StartResume("a")));
+    world().sandboxes[Uid("a")].value = 5;
+    ASSERT_OK(Await(StartSuspend("a")));
+  }
+};
+
+TEST_F(PlacingByCpu, C4_MemoryIsPlacedWhereItsFeaturesAre) {
+  world().cpu_features = {"avx2", "avx512f", "sse2"};
+  MakeSuspended();
+  Restart();  // what the snapshot needs is kept
+  RegisterOther({"avx2", "sse2"});
+  SetRoom(false);
+  auto refused = Await(StartResume("a"));
+  EXPECT_THAT(refused, HasReason(Code::kResourceExhausted, "NO_CAPACITY"));
+  EXPECT_THAT(refused.status(), MessageHas("without CPU features of the snapshot (avx512f)"));
+  EXPECT_EQ(MetadataOf(refused.status())["missing_cpu_features"], "avx512f");
+  SetRoom(true);
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_EQ(world().sandboxes[Uid("a")].value, 5);
+  bool told = false;
+  const torpor::v1::OperationReport report = LastReport();
+  for (const torpor::v1::Choice& choice : report.choices()) {
+    if (choice.question() != "worker") continue;
+    EXPECT_EQ(choice.answer(), "gvisor-0");
+    ASSERT_EQ(choice.rejected_size(), 1);
+    EXPECT_EQ(choice.rejected(0).reason(), "without CPU features of the snapshot: avx512f");
+    told = true;
+  }
+  EXPECT_TRUE(told);
+}
+
+TEST_F(PlacingByCpu, C4_MoreFeaturesDo) {
+  world().cpu_features = {"avx2", "sse2"};
+  MakeSuspended();
+  RegisterOther({"avx2", "avx512f", "sse2"});
+  SetRoom(false);
+  ASSERT_OK(Await(StartResume("a")));
+  EXPECT_EQ(Get("a").status().worker_assignment().node_name(), "node-2");
+}
+
+TEST_F(PlacingByCpu, C4_WhatIsNotKnownIsNoFilter) {
+  MakeSuspended();  // as by a node that says nothing of its CPU
+  RegisterOther({"sse2"});
+  SetRoom(false);
+  EXPECT_OK(Await(StartResume("a")));
+  EXPECT_EQ(Get("a").status().worker_assignment().node_name(), "node-2");
+}
+
+TEST_F(PlacingByCpu, C4_VolumesGoAnywhere) {
+  world().cpu_features = {"avx2", "avx512f", "sse2"};
+  MakeAll();
+  ASSERT_OK(Await(StartResume("a")));
+  auto slot = MakeSlot<ateapi::SuspendActorResponse>();
+  ateapi::SuspendActorRequest suspend;
+  *suspend.mutable_actor() = Ref("a");
+  suspend.set_fidelity(torpor::v1::FIDELITY_VOLUMES);
+  plane->SuspendActor(suspend, {}, Into(slot));
+  ASSERT_OK(Await(slot));
+  RegisterOther({"sse2"});
+  SetRoom(false);
+  EXPECT_OK(Await(StartResume("a")));
+  EXPECT_EQ(Get("a").status().worker_assignment().node_name(), "node-2");
 }
 
 // Who leaves stops waiting, and nothing else.

@@ -49,6 +49,7 @@ void Borrow(const std::string& key, const torpor::v1::TagRecord& tag,
   borrowed.set_fidelity(tag.fidelity());
   borrowed.set_template_uid(tag.template_uid());
   borrowed.set_generation(tag.generation());
+  borrowed.set_cpu_id(tag.cpu_id());
 }
 
 Status BorrowTag(const Txn& txn, const ateapi::Actor& actor, const ateapi::ActorTemplate& tmpl,

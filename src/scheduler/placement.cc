@@ -1,14 +1,18 @@
 #include "scheduler/placement.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace torpor::scheduler {
 namespace {
 
 constexpr int kRejectedMax = 20;
+constexpr size_t kNamedMax = 8;
 
 bool Matches(const std::map<std::string, std::string>& labels,
              const std::map<std::string, std::string>& wanted) {
@@ -34,7 +38,70 @@ bool IsFull(Obstacle obstacle) {
          obstacle == Obstacle::kCpuFull;
 }
 
+bool IsKnown(const torpor::v1::CpuFeatures* cpu) { return cpu != nullptr && !cpu->names().empty(); }
+
+// Whether memory that is captured on the worker runs wherever it ran before.
+bool IsOtherCpu(const WorkerView& worker, const Request& request) {
+  if (!IsKnown(request.cpu)) return false;
+  return !IsKnown(worker.cpu) || worker.cpu->names_size() != request.cpu->names_size() ||
+         !MissingFeatures(worker.cpu, request.cpu).empty();
+}
+
+std::string Named(const std::vector<std::string>& names) {
+  const size_t count = std::min(names.size(), kNamedMax);
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(count);
+  std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  if (count < names.size()) text += fmt::format(" and {} more", names.size() - count);
+  return text;
+}
+
+std::string Why(const WorkerView& worker, const Request& request, Obstacle obstacle) {
+  if (obstacle == Obstacle::kNone && worker.uid == request.failed_worker) {
+    return "the last attempt failed there";
+  }
+  if (obstacle == Obstacle::kNone) {
+    return IsOtherCpu(worker, request) ? "more loaded, farther from the snapshot or of another CPU"
+                                       : "more loaded or farther from the snapshot";
+  }
+  std::string text = ObstacleText(obstacle);
+  if (obstacle == Obstacle::kOtherCpu) {
+    text += ": " + Named(MissingFeatures(worker.cpu, request.cpu));
+  }
+  return text;
+}
+
+// "3 workers full (memory), 1 worker draining"
+std::string Summary(const Decision& decision) {
+  std::string summary;
+  for (const auto& [obstacle, count] : decision.obstacles) {
+    if (!summary.empty()) summary += ", ";
+    summary +=
+        fmt::format("{} {} {}", count, count == 1 ? "worker" : "workers", ObstacleText(obstacle));
+    if (obstacle == Obstacle::kOtherCpu) summary += fmt::format(" ({})", Named(decision.missing));
+  }
+  return summary;
+}
+
+// `other_cpu`: a worker that would do, too, has another CPU than the snapshot's.
+std::string WhyChosen(const WorkerView& chosen, const Request& request, bool other_cpu) {
+  if (!request.preferred_node.empty() && chosen.node_name == request.preferred_node) {
+    return "on the node that holds the snapshot";
+  }
+  return other_cpu && !IsOtherCpu(chosen, request) ? "least loaded of those with the snapshot's CPU"
+                                                   : "least loaded";
+}
+
 }  // namespace
+
+std::vector<std::string> MissingFeatures(const torpor::v1::CpuFeatures* have,
+                                         const torpor::v1::CpuFeatures* needed) {
+  std::vector<std::string> missing;
+  if (!IsKnown(have) || !IsKnown(needed)) return missing;
+  if (have->architecture() != needed->architecture()) return {needed->architecture()};
+  std::set_difference(needed->names().begin(), needed->names().end(), have->names().begin(),
+                      have->names().end(), std::back_inserter(missing));
+  return missing;
+}
 
 std::string ObstacleText(Obstacle obstacle) {
   switch (obstacle) {
@@ -56,6 +123,8 @@ std::string ObstacleText(Obstacle obstacle) {
       return "on a node that has not reported since the start of the control plane";
     case Obstacle::kOtherNode:
       return "not on the node that holds the snapshot";
+    case Obstacle::kOtherCpu:
+      return "without CPU features of the snapshot";
     case Obstacle::kActorsFull:
       return "full (actors)";
     case Obstacle::kMemoryFull:
@@ -76,6 +145,7 @@ Obstacle CheckWorker(const WorkerView& worker, const Request& request) {
   if (!request.required_node.empty() && worker.node_name != request.required_node) {
     return Obstacle::kOtherNode;
   }
+  if (!MissingFeatures(worker.cpu, request.cpu).empty()) return Obstacle::kOtherCpu;
   if (!worker.node_alive) return Obstacle::kNodeSilent;
   if (worker.node_awaited) return Obstacle::kNodeAwaited;
   if (!worker.ready) return Obstacle::kNotReady;
@@ -100,9 +170,16 @@ Decision Place(const std::vector<WorkerView>& workers, const Request& request) {
   Decision decision;
   decision.choice.set_question("worker");
   std::vector<Obstacle> obstacles(workers.size());
-  std::tuple<bool, double, std::string> best;
+  std::tuple<bool, bool, bool, double, std::string> best;
+  std::set<std::string> missing;
+  bool other_cpu = false;
   for (size_t i = 0; i < workers.size(); ++i) {
     obstacles[i] = CheckWorker(workers[i], request);
+    if (obstacles[i] == Obstacle::kOtherCpu) {
+      for (std::string& name : MissingFeatures(workers[i].cpu, request.cpu)) {
+        missing.insert(std::move(name));
+      }
+    }
     if (obstacles[i] != Obstacle::kNone) {
       ++decision.obstacles[obstacles[i]];
       decision.full_only |= IsFull(obstacles[i]);
@@ -112,7 +189,11 @@ Decision Place(const std::vector<WorkerView>& workers, const Request& request) {
     }
     bool elsewhere =
         !request.preferred_node.empty() && workers[i].node_name != request.preferred_node;
-    std::tuple<bool, double, std::string> rank(elsewhere, Load(workers[i]), workers[i].uid);
+    bool other = IsOtherCpu(workers[i], request);
+    other_cpu |= other;
+    std::tuple<bool, bool, bool, double, std::string> rank(workers[i].uid == request.failed_worker,
+                                                           elsewhere, other, Load(workers[i]),
+                                                           workers[i].uid);
     if (decision.worker < 0 || rank < best) {
       best = rank;
       decision.worker = static_cast<int>(i);
@@ -123,21 +204,14 @@ Decision Place(const std::vector<WorkerView>& workers, const Request& request) {
     if (decision.choice.rejected_size() == kRejectedMax) break;
     auto* rejected = decision.choice.add_rejected();
     rejected->set_candidate(workers[i].name);
-    rejected->set_reason(obstacles[i] == Obstacle::kNone
-                             ? "more loaded or farther from the snapshot"
-                             : ObstacleText(obstacles[i]));
+    rejected->set_reason(Why(workers[i], request, obstacles[i]));
   }
-  for (const auto& [obstacle, count] : decision.obstacles) {
-    if (!decision.summary.empty()) decision.summary += ", ";
-    decision.summary +=
-        fmt::format("{} {} {}", count, count == 1 ? "worker" : "workers", ObstacleText(obstacle));
-  }
-  if (workers.empty()) decision.summary = "no worker is registered";
+  decision.missing.assign(missing.begin(), missing.end());
+  decision.summary = workers.empty() ? "no worker is registered" : Summary(decision);
   if (decision.worker >= 0) {
     const WorkerView& chosen = workers[static_cast<size_t>(decision.worker)];
     decision.choice.set_answer(chosen.name);
-    bool holds = !request.preferred_node.empty() && chosen.node_name == request.preferred_node;
-    decision.choice.set_reason(holds ? "on the node that holds the snapshot" : "least loaded");
+    decision.choice.set_reason(WhyChosen(chosen, request, other_cpu));
     decision.full_only = false;
     decision.awaited = false;
   } else {

@@ -1,8 +1,10 @@
 #pragma once
 // Where an actor is started: a pure function of what is asked and what there is.
 //
-// Filters first (class, selectors, worker ready and ACTIVE, node alive, node of a local snapshot,
-// capacity), then prefers the node that holds the actor's snapshot, then the least loaded worker;
+// Filters first (class, selectors, node of a local snapshot, CPU of a memory snapshot, worker ready
+// and ACTIVE, node alive, capacity). Then it prefers another worker than the one where the last
+// attempt failed, then the node that holds the actor's snapshot, then workers with the snapshot's
+// very CPU (what is captured on a newer one is bound to newer ones), then the least loaded worker;
 // equal ones by uid, so the answer is repeatable. Bytes, milli-cores and numbers of actors.
 
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "ateapi/ateapi.pb.h"
+#include "torpor/v1/common.pb.h"
 #include "torpor/v1/ops.pb.h"
 
 namespace torpor::scheduler {
@@ -34,6 +37,7 @@ struct WorkerView {
   // It was known before this process began and has not reported since: nobody knows whether the
   // worker is still the same one.
   bool node_awaited = false;
+  const torpor::v1::CpuFeatures* cpu = nullptr;  // null = not known, taken for suitable
   Amount capacity;
   Amount allocated;
 };
@@ -44,6 +48,9 @@ struct Request {
   Amount needs;                                               // `actors` is 1
   std::string required_node;   // the only copy of the actor's state is there; empty = any
   std::string preferred_node;  // holds a copy; empty = none
+  std::string failed_worker;   // where the last attempt failed; taken only when no other will do
+  // What the memory that is brought back was captured on; null = not known, or no memory.
+  const torpor::v1::CpuFeatures* cpu = nullptr;
 };
 
 enum class Obstacle {
@@ -56,6 +63,7 @@ enum class Obstacle {
   kNodeSilent,
   kNodeAwaited,
   kOtherNode,
+  kOtherCpu,
   kActorsFull,
   kMemoryFull,
   kCpuFull,
@@ -70,10 +78,16 @@ struct Decision {
   std::map<Obstacle, int> obstacles;  // of the workers that were passed over
   // "3 workers full (memory), 1 draining"; for NO_CAPACITY. Says so when there is no worker at all.
   std::string summary;
+  // What the workers that were passed over for their CPU do not have, sorted.
+  std::vector<std::string> missing;
   bool full_only = false;  // room would be made by pausing others
   bool awaited = false;    // a worker that would do is about to report
 };
 
+// What `have` lacks of `needed`, both sorted; empty when one of them is not known. Another
+// architecture is named alone.
+std::vector<std::string> MissingFeatures(const torpor::v1::CpuFeatures* have,
+                                         const torpor::v1::CpuFeatures* needed);
 Obstacle CheckWorker(const WorkerView& worker, const Request& request);
 Decision Place(const std::vector<WorkerView>& workers, const Request& request);
 

@@ -27,19 +27,53 @@ Request Small() {
   return request;
 }
 
+torpor::v1::CpuFeatures Cpu(const std::vector<std::string>& names,
+                            const std::string& architecture = "amd64") {
+  torpor::v1::CpuFeatures cpu;
+  cpu.set_architecture(architecture);
+  for (const std::string& name : names) cpu.add_names(name);
+  return cpu;
+}
+
 TEST(CheckWorker, EveryObstacle) {
   struct Case {
     Obstacle want;
     std::function<void(WorkerView&, Request&)> change;
   };
+  const torpor::v1::CpuFeatures old_cpu = Cpu({"aes", "avx"});
+  const torpor::v1::CpuFeatures new_cpu = Cpu({"aes", "avx", "avx2"});
+  const torpor::v1::CpuFeatures arm = Cpu({"aes", "avx"}, "arm64");
+  const torpor::v1::CpuFeatures unknown;
+  auto cpus = [](const torpor::v1::CpuFeatures* has, const torpor::v1::CpuFeatures* needs) {
+    return [has, needs](WorkerView& w, Request& r) {
+      w.cpu = has;
+      r.cpu = needs;
+    };
+  };
   const Case kCases[] = {
+      {Obstacle::kOtherCpu, cpus(&old_cpu, &new_cpu)},
+      {Obstacle::kNone, cpus(&new_cpu, &old_cpu)},
+      {Obstacle::kNone, cpus(&new_cpu, &new_cpu)},
+      {Obstacle::kOtherCpu, cpus(&arm, &old_cpu)},
+      {Obstacle::kNone, cpus(nullptr, &new_cpu)},
+      {Obstacle::kNone, cpus(&unknown, &new_cpu)},
+      {Obstacle::kNone, cpus(&old_cpu, nullptr)},
+      {Obstacle::kNone, cpus(&old_cpu, &unknown)},
       {Obstacle::kNone, [](WorkerView&, Request&) {}},
       {Obstacle::kOtherClass,
        [](WorkerView& w, Request&) { w.sandbox_class = ateapi::SANDBOX_CLASS_MICROVM; }},
-      {Obstacle::kSelector, [](WorkerView&, Request& r) { r.selectors = {{{"zone", "b"}}}; }},
       {Obstacle::kSelector,
-       [](WorkerView&, Request& r) { r.selectors = {{{"zone", "a"}}, {{"gpu", "yes"}}}; }},
-      {Obstacle::kNone, [](WorkerView&, Request& r) { r.selectors = {{{"zone", "a"}}}; }},
+       [](WorkerView&, Request& r) {
+         r.selectors = {{{"zone", "b"}}};
+       }},
+      {Obstacle::kSelector,
+       [](WorkerView&, Request& r) {
+         r.selectors = {{{"zone", "a"}}, {{"gpu", "yes"}}};
+       }},
+      {Obstacle::kNone,
+       [](WorkerView&, Request& r) {
+         r.selectors = {{{"zone", "a"}}};
+       }},
       {Obstacle::kOtherNode, [](WorkerView&, Request& r) { r.required_node = "n2"; }},
       {Obstacle::kNone, [](WorkerView&, Request& r) { r.required_node = "n1"; }},
       {Obstacle::kNodeSilent, [](WorkerView& w, Request&) { w.node_alive = false; }},
@@ -91,6 +125,76 @@ TEST(Place, PrefersTheNodeOfTheSnapshot) {
   request.preferred_node = "n2";
   EXPECT_EQ(Place(workers, request).worker, 1);
   workers[1].allocated.memory_bytes = 4 * kGi;
+  EXPECT_EQ(Place(workers, request).worker, 0);
+}
+
+TEST(Place, C4_NamesWhatIsMissing) {
+  const torpor::v1::CpuFeatures old_cpu = Cpu({"aes", "avx"});
+  const torpor::v1::CpuFeatures new_cpu = Cpu({"aes", "avx", "avx2", "avx512f"});
+  std::vector<WorkerView> workers = {Worker("a", "n1"), Worker("b", "n2")};
+  workers[0].cpu = &old_cpu;
+  workers[1].cpu = &new_cpu;
+  workers[1].allocated = {kGi, 0, 1};
+  Request request = Small();
+  request.cpu = &new_cpu;
+  request.preferred_node = "n1";
+  Decision decision = Place(workers, request);
+  EXPECT_EQ(decision.worker, 1) << "neither less load nor a copy helps";
+  ASSERT_EQ(decision.choice.rejected_size(), 1);
+  EXPECT_EQ(decision.choice.rejected(0).reason(),
+            "without CPU features of the snapshot: avx2, avx512f");
+  workers.pop_back();
+  decision = Place(workers, request);
+  EXPECT_EQ(decision.worker, -1);
+  EXPECT_EQ(decision.summary, "1 worker without CPU features of the snapshot (avx2, avx512f)");
+  EXPECT_EQ(decision.missing, (std::vector<std::string>{"avx2", "avx512f"}));
+  EXPECT_FALSE(decision.full_only) << "no pause would help";
+  EXPECT_FALSE(decision.awaited);
+}
+
+TEST(Place, C4_LongListsAreCut) {
+  const torpor::v1::CpuFeatures none = Cpu({"x"});
+  const torpor::v1::CpuFeatures many = Cpu({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "x"});
+  std::vector<WorkerView> workers = {Worker("a")};
+  workers[0].cpu = &none;
+  Request request = Small();
+  request.cpu = &many;
+  EXPECT_EQ(Place(workers, request).summary,
+            "1 worker without CPU features of the snapshot (a, b, c, d, e, f, g, h and 2 more)");
+}
+
+// What is captured on a newer CPU can go back to newer ones only.
+TEST(Place, C4_TheSameCpuIsPreferred) {
+  const torpor::v1::CpuFeatures old_cpu = Cpu({"aes", "avx"});
+  const torpor::v1::CpuFeatures new_cpu = Cpu({"aes", "avx", "avx2"});
+  std::vector<WorkerView> workers = {Worker("a", "n1"), Worker("b", "n2"), Worker("c", "n3")};
+  workers[0].cpu = &new_cpu;
+  workers[1].cpu = &old_cpu;
+  workers[1].allocated = {kGi, 0, 1};
+  Request request = Small();
+  request.cpu = &old_cpu;
+  Decision decision = Place(workers, request);
+  EXPECT_EQ(decision.worker, 1);
+  EXPECT_EQ(decision.choice.reason(), "least loaded of those with the snapshot's CPU");
+  EXPECT_EQ(decision.choice.rejected(0).reason(),
+            "more loaded, farther from the snapshot or of another CPU");
+  request.preferred_node = "n1";
+  EXPECT_EQ(Place(workers, request).worker, 0) << "the copy that is there weighs more";
+  request.cpu = nullptr;
+  request.preferred_node.clear();
+  EXPECT_EQ(Place(workers, request).worker, 0) << "without memory any CPU is as good";
+}
+
+TEST(Place, C8_WhereItFailedIsTheLastResort) {
+  std::vector<WorkerView> workers = {Worker("a", "n1"), Worker("b", "n2")};
+  workers[1].allocated = {3 * kGi, 0, 3};
+  Request request = Small();
+  request.preferred_node = "n1";
+  request.failed_worker = "a";
+  Decision decision = Place(workers, request);
+  EXPECT_EQ(decision.worker, 1);
+  EXPECT_EQ(decision.choice.rejected(0).reason(), "the last attempt failed there");
+  workers[1].draining = true;
   EXPECT_EQ(Place(workers, request).worker, 0);
 }
 

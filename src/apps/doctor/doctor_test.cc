@@ -52,6 +52,7 @@ struct GoodMachine {
     machine.has_user = [this](const std::string&) { return users; };
     machine.disk = [this](const std::string&) -> StatusOr<Disk> { return disk; };
     machine.root = true;
+    machine.landlock = 2;
   }
   Findings Check() { return CheckMachine(machine, {.dir = "/data", .ports = {7700}}); }
 
@@ -92,6 +93,8 @@ TEST(DoctorMachine, EachBrokenThingIsNamedWithItsRemedy) {
        [](GoodMachine& m) { m.files.erase("/proc/self/ns/pid"); }},
       {"cgroups", "problem no controller for: memory, cpu, pids, freezer -> mount cgroup2",
        [](GoodMachine& m) { m.files["/sys/fs/cgroup/cgroup.controllers"] = "cpuset io\n"; }},
+      {"landlock", "advice not there: images are unpacked without confinement -> use a kernel",
+       [](GoodMachine& m) { m.machine.landlock = 1; }},
       {"program", "problem nft is not in PATH -> apt-get install nftables",
        [](GoodMachine& m) { m.missing = "nft"; }},
       {"user", "advice there is no user torpor", [](GoodMachine& m) { m.users = false; }},

@@ -13,6 +13,7 @@
 
 #include "apps/run_as.h"
 #include "base/quantity.h"
+#include "os/process/confine.h"
 
 namespace torpor::doctor {
 namespace {
@@ -97,6 +98,15 @@ class Checker {
     Problem("cgroups", "no controller for: " + missing,
             "mount cgroup2 at /sys/fs/cgroup with memory, cpu and pids; in a container give it the "
             "host's cgroup namespace and a writable /sys/fs/cgroup");
+  }
+
+  void Landlock() {
+    if (m_.landlock >= os::kLandlockMin) {
+      return Ok("landlock", fmt::format("version {}", m_.landlock));
+    }
+    Advice("landlock", "not there: images are unpacked without confinement",
+           "use a kernel of at least 5.19 with landlock among the security modules that it starts "
+           "(lsm=)");
   }
 
   void Programs() {
@@ -222,6 +232,7 @@ Findings CheckMachine(const Machine& machine, const MachineQuestions& questions)
   check.Kernel();
   check.Namespaces();
   check.Cgroups();
+  check.Landlock();
   check.Memory();
   check.Programs();
   check.Users();
@@ -250,7 +261,7 @@ Machine RealMachine() {
   };
   m.has_user = [](const std::string& user) { return LookUpUser(user).ok(); };
   m.disk = [](const std::string& path) -> StatusOr<Disk> {
-    struct statvfs st{};
+    struct statvfs st {};
     if (statvfs(path.c_str(), &st) != 0) return ErrnoStatus(errno, "statvfs " + path);
     const int64_t block = static_cast<int64_t>(st.f_frsize);
     // File systems such as btrfs count no inodes and say 0 of 0.
@@ -259,6 +270,7 @@ Machine RealMachine() {
                 block * static_cast<int64_t>(st.f_blocks), inodes};
   };
   m.root = geteuid() == 0;
+  m.landlock = os::LandlockVersion();
   return m;
 }
 

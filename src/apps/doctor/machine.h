@@ -28,6 +28,7 @@ struct Machine {
   std::function<bool(const std::string& user)> has_user;
   std::function<StatusOr<Disk>(const std::string& path)> disk;
   bool root = false;
+  int landlock = 0;  // os::LandlockVersion
 };
 Machine RealMachine();
 

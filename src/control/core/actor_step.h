@@ -8,6 +8,8 @@
 // effects of the open operation again. An event that does not fit (a late answer, an exit of an
 // earlier activation) changes nothing.
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -32,6 +34,8 @@ class ClusterView {
                                     const torpor::v1::WorkerRecord** chosen) const = 0;
   // Registered, and its lease has not run out.
   virtual bool NodeAlive(const std::string& node_name) const = 0;
+  // Null when no CPU has that id.
+  virtual std::shared_ptr<const torpor::v1::CpuRecord> FindCpu(const std::string& id) const = 0;
 };
 
 struct Context {
@@ -135,6 +139,8 @@ struct Change {
   // Worker processes that are gone, as a node says: nothing is placed on them until it reports
   // them.
   std::vector<torpor::v1::Binding> stale_workers;
+  // What the record names by an id that the store may not have yet.
+  std::map<std::string, torpor::v1::CpuFeatures> cpus;
   std::vector<Told> told;  // waiting callers get this now, the operation goes on
 };
 

@@ -152,6 +152,7 @@ void StepRun::CaptureAnswered(const CallOutcome& outcome) {
   torpor::v1::SnapshotStorage& local = *FindStorage(*generation, torpor::v1::DURABILITY_LOCAL);
   local.set_status(torpor::v1::STORAGE_STATUS_COMPLETED);
   if (result.fidelity() != torpor::v1::FIDELITY_UNSPECIFIED) local.set_fidelity(result.fidelity());
+  if (local.fidelity() == torpor::v1::FIDELITY_MEMORY) NoteCpu(result.meta(), *generation);
   int64_t logical = 0;
   int64_t populated = 0;
   for (const torpor::v1::SnapshotFile& file : result.files()) {
@@ -174,6 +175,16 @@ void StepRun::CaptureAnswered(const CallOutcome& outcome) {
   SetStep(torpor::v1::OPERATION_STEP_UPLOAD);
   OpenLeg("release", received_);
   BeginUpload();
+}
+
+// A program chooses its instructions when it starts, so its memory runs only where it finds them.
+void StepRun::NoteCpu(const torpor::v1::SnapshotMeta& meta,
+                      torpor::v1::GenerationRecord& generation) {
+  torpor::v1::CpuFeatures cpu = CpuOf(meta);
+  const std::string id = CpuId(cpu);
+  if (id.empty()) return;
+  generation.set_cpu_id(id);
+  change_.cpus[id] = std::move(cpu);
 }
 
 void StepRun::SuspendPaused(const StartVerb& event) {

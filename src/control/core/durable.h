@@ -27,5 +27,9 @@ inline bool MustSurvivePowerCut(const torpor::v1::TemplateRecord*,
 inline bool MustSurvivePowerCut(const torpor::v1::TagRecord*, const torpor::v1::TagRecord*) {
   return true;
 }
+// Written with the first generation that names it, so it is there whenever that one is.
+inline bool MustSurvivePowerCut(const torpor::v1::CpuRecord*, const torpor::v1::CpuRecord*) {
+  return false;
+}
 
 }  // namespace torpor::control::core

@@ -1,9 +1,14 @@
 #include "control/core/record_view.h"
 
 #include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/quantity.h"
 #include "model/reasons.h"
+#include "snapshot/format/sha256.h"
 
 namespace torpor::control::core {
 namespace {
@@ -177,6 +182,20 @@ scheduler::Amount Needs(const ateapi::ActorTemplate& tmpl, const Settings& setti
   scheduler::Amount needs{settings.default_memory_bytes, settings.default_cpu_milli, 1};
   ApplyLimits(tmpl.resources(), &needs.memory_bytes, &needs.cpu_milli);
   return needs;
+}
+
+torpor::v1::CpuFeatures CpuOf(const torpor::v1::SnapshotMeta& meta) {
+  std::set<std::string> names(meta.cpu_features().begin(), meta.cpu_features().end());
+  torpor::v1::CpuFeatures cpu;
+  cpu.set_architecture(meta.architecture());
+  for (const std::string& name : names) cpu.add_names(name);
+  return cpu;
+}
+
+std::string CpuId(const torpor::v1::CpuFeatures& cpu) {
+  if (cpu.names().empty()) return {};
+  return snapshot::Sha256Hex(fmt::format("{} {}", cpu.architecture(), fmt::join(cpu.names(), " ")))
+      .substr(0, 32);
 }
 
 scheduler::Amount Capacity(const ateapi::WorkerResources& resources) {

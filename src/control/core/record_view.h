@@ -41,6 +41,10 @@ torpor::v1::Fidelity TemplateFidelity(const ateapi::ActorTemplate& tmpl);
 scheduler::Amount Needs(const ateapi::ActorTemplate& tmpl, const Settings& settings);
 // What a worker reports; a dimension that is not reported counts as 0.
 scheduler::Amount Capacity(const ateapi::WorkerResources& resources);
+// The CPU that the snapshot was captured on; without names when the runtime does not say.
+torpor::v1::CpuFeatures CpuOf(const torpor::v1::SnapshotMeta& meta);
+// Equal CPUs have equal ids; empty when there is nothing to match.
+std::string CpuId(const torpor::v1::CpuFeatures& cpu);
 torpor::v1::WorkloadSpec MakeSpec(const ateapi::ActorTemplate& tmpl, const Settings& settings);
 Duration LongestProbe(const ateapi::ActorTemplate& tmpl);
 torpor::v1::ActorIdentity Identity(const torpor::v1::ActorRecord& record,

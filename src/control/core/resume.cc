@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "control/core/step_run.h"
 #include "model/reasons.h"
 
@@ -39,6 +42,17 @@ torpor::v1::Choice SourceChoice(const std::vector<SnapshotSource>& sources, bool
   choice.set_reason(narrowed ? "the template changed since the capture: volumes only"
                              : fmt::format("generation {} is the newest", first.generation()));
   return choice;
+}
+
+constexpr Duration kFailedRecently = std::chrono::minutes(10);
+
+// Where the last resume failed not long ago; empty = nowhere. The fault may be the actor's own, or
+// that of something all share: then the next worker fails as well, and nothing is lost.
+std::string FailedWorker(const torpor::v1::ActorRecord& record, WallTime now) {
+  const ateapi::ActorStatus& status = record.actor().status();
+  if (!status.has_last_error() || status.last_error().verb() != torpor::v1::VERB_RESUME) return {};
+  if (Later(FromProto(status.last_error().time()), kFailedRecently) <= now) return {};
+  return record.last_worker_uid();
 }
 
 // Whether the actor's state is what it was: the guest executed nothing and no data was lost.
@@ -90,6 +104,21 @@ Status StepRun::PickSources(scheduler::Request& request, std::vector<SnapshotSou
   return OkStatus();
 }
 
+torpor::v1::Fidelity StepRun::RestoredFidelity(const std::vector<SnapshotSource>& sources,
+                                               bool& narrowed) const {
+  narrowed = false;
+  if (sources.empty()) return torpor::v1::FIDELITY_UNSPECIFIED;
+  const torpor::v1::GenerationRecord* current = Current(record_);
+  const std::string& captured = current != nullptr ? current->generation().actor_template_uid()
+                                                   : record_.borrowed().template_uid();
+  narrowed = captured != context_.tmpl->actor_template().metadata().uid();
+  if (narrowed) return torpor::v1::FIDELITY_VOLUMES;
+  // What every source can give: which of them is used in the end must not matter.
+  torpor::v1::Fidelity fidelity = sources.front().fidelity();
+  for (const SnapshotSource& source : sources) fidelity = std::min(fidelity, source.fidelity());
+  return fidelity;
+}
+
 void StepRun::StartResume(const StartVerb& event) {
   if (context_.tmpl == nullptr) {
     change_.status =
@@ -111,6 +140,16 @@ void StepRun::StartResume(const StartVerb& event) {
     request.selectors.push_back(Labels(record_.actor().worker_selector()));
   }
   request.needs = Needs(tmpl, *context_.settings);
+  request.failed_worker = FailedWorker(record_, context_.now);
+  bool narrowed = false;
+  torpor::v1::Fidelity fidelity = RestoredFidelity(sources, narrowed);
+  std::shared_ptr<const torpor::v1::CpuRecord> cpu;
+  if (fidelity == torpor::v1::FIDELITY_MEMORY) {
+    const torpor::v1::GenerationRecord* current = Current(record_);
+    cpu = context_.cluster->FindCpu(current != nullptr ? current->cpu_id()
+                                                       : record_.borrowed().cpu_id());
+    if (cpu != nullptr) request.cpu = &cpu->cpu();
+  }
   const torpor::v1::WorkerRecord* worker = nullptr;
   const WallTime placing = event.refused == WallTime{} ? Time() : event.refused;
   scheduler::Decision decision = context_.cluster->Place(request, &worker);
@@ -120,6 +159,10 @@ void StepRun::StartResume(const StartVerb& event) {
     change_.status = Fail(reasons::kNoCapacity, "no worker has room: " + decision.summary);
     for (const auto& [obstacle, count] : decision.obstacles) {
       AddMetadata(change_.status, scheduler::ObstacleText(obstacle), fmt::to_string(count));
+    }
+    if (!decision.missing.empty()) {
+      AddMetadata(change_.status, "missing_cpu_features",
+                  fmt::format("{}", fmt::join(decision.missing, ",")));
     }
     return;
   }
@@ -178,18 +221,11 @@ void StepRun::StartResume(const StartVerb& event) {
   torpor::v1::IdlePolicy idle = EffectiveIdlePolicy(record_, context_.tmpl);
   if (idle.has_freeze_after()) *start.mutable_spec()->mutable_freeze_after() = idle.freeze_after();
   start.mutable_assets()->set_sandbox_class(tmpl.sandbox_config().sandbox_class());
-  bool narrowed = false;
+  fidelity = RestoredFidelity(sources, narrowed);
   if (!sources.empty()) {
-    const torpor::v1::GenerationRecord* current = Current(record_);
-    const std::string& captured = current != nullptr ? current->generation().actor_template_uid()
-                                                     : record_.borrowed().template_uid();
-    narrowed = captured != template_uid;
-    // What every source can give: which of them is used in the end must not matter.
-    torpor::v1::Fidelity fidelity = sources.front().fidelity();
-    for (const SnapshotSource& source : sources) fidelity = std::min(fidelity, source.fidelity());
-    start.set_fidelity(narrowed ? torpor::v1::FIDELITY_VOLUMES : fidelity);
+    start.set_fidelity(fidelity);
     operation.set_source_generation(sources.front().generation());
-    operation.set_fidelity(start.fidelity());
+    operation.set_fidelity(fidelity);
   }
   *operation.add_choices() = SourceChoice(sources, narrowed);
   *operation.add_choices() = decision.choice;

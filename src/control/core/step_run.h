@@ -67,6 +67,9 @@ class StepRun {
   void StartResume(const StartVerb& event);
   Status PickSources(scheduler::Request& request, std::vector<torpor::v1::SnapshotSource>& sources,
                      std::string& local_node) const;
+  // What of the snapshot an activation from any of `sources` brings back; unset without sources.
+  torpor::v1::Fidelity RestoredFidelity(const std::vector<torpor::v1::SnapshotSource>& sources,
+                                        bool& narrowed) const;
   void StartAnswered(const CallOutcome& outcome, const torpor::v1::NodeCall& call);
   // Takes the source that the node used into the record.
   void NoteSource(const torpor::v1::NodeCall& call, const torpor::v1::StartResult& result);
@@ -78,6 +81,7 @@ class StepRun {
   void SuspendPaused(const StartVerb& event);
   Status CheckFidelity(torpor::v1::Fidelity& fidelity) const;
   void CaptureAnswered(const CallOutcome& outcome);
+  void NoteCpu(const torpor::v1::SnapshotMeta& meta, torpor::v1::GenerationRecord& generation);
   void BeginUpload();
   void UploadAnswered(const CallOutcome& outcome);
   void FinishSuspend();

@@ -39,6 +39,7 @@ scheduler::Decision TxnCluster::Place(const scheduler::Request& request,
     view.disk_full = writer_.NodeDisk(record->node_name()).pressure();
     view.node_alive = writer_.NodeAlive(record->node_name());
     view.node_awaited = !writer_.NodeReported(record->node_name());
+    if (record->info().has_cpu()) view.cpu = &record->info().cpu();
     view.capacity = core::Capacity(record->info().capacity());
     view.allocated = txn_.Allocated(key);
     records.push_back(record);
@@ -52,6 +53,10 @@ scheduler::Decision TxnCluster::Place(const scheduler::Request& request,
 
 bool TxnCluster::NodeAlive(const std::string& node_name) const {
   return writer_.NodeAlive(node_name);
+}
+
+std::shared_ptr<const torpor::v1::CpuRecord> TxnCluster::FindCpu(const std::string& id) const {
+  return id.empty() ? nullptr : txn_.Get<torpor::v1::CpuRecord>(id);
 }
 
 Status Writer::StepActor(Txn& txn, const std::string& key, const core::Event& event,
@@ -103,6 +108,12 @@ void Writer::Apply(Txn& txn, const std::string& key, torpor::v1::ActorRecord rec
         *ended.actor.mutable_metadata() = stored->actor().metadata();
       }
     }
+  }
+  for (auto& [id, cpu] : change.cpus) {
+    if (txn.Get<torpor::v1::CpuRecord>(id) != nullptr) continue;
+    torpor::v1::CpuRecord row;
+    *row.mutable_cpu() = std::move(cpu);
+    txn.Put(id, std::move(row));
   }
   for (torpor::v1::Event& event : change.events) txn.AddEvent(std::move(event));
   for (torpor::v1::GarbageRecord& garbage : change.garbage) PutGarbage(txn, std::move(garbage));

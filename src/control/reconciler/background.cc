@@ -323,6 +323,7 @@ void Writer::CreateGoldenTag(Txn& txn, const torpor::v1::TemplateRecord& record)
   tag.set_fidelity(storage->fidelity());
   tag.set_generation(durable->generation().generation());
   tag.set_template_uid(metadata.uid());
+  tag.set_cpu_id(durable->cpu_id());
   auto stored = txn.Put(key, std::move(tag));
   txn.AfterCommit([this, key, stored] { CopyTag(key, *stored); });
 }

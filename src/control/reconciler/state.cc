@@ -59,6 +59,7 @@ Status LoadState(Store& store, State& state) {
   RETURN_IF_ERROR(LoadTable<torpor::v1::NodeRecord>(store, state));
   RETURN_IF_ERROR(LoadTable<torpor::v1::WorkerRecord>(store, state));
   RETURN_IF_ERROR(LoadTable<torpor::v1::GarbageRecord>(store, state));
+  RETURN_IF_ERROR(LoadTable<torpor::v1::CpuRecord>(store, state));
   MutexLock lock(&state.mu);
   for (const auto& [key, entry] : state.table<torpor::v1::ActorRecord>()) {
     state.actor_by_uid[entry.value->actor().metadata().uid()] = key;
@@ -124,6 +125,7 @@ Batch Txn::MakeBatch() const {
   AddWrites<torpor::v1::NodeRecord>(batch);
   AddWrites<torpor::v1::WorkerRecord>(batch);
   AddWrites<torpor::v1::GarbageRecord>(batch);
+  AddWrites<torpor::v1::CpuRecord>(batch);
   for (const auto& [id, write] : raw_) batch.writes.push_back(write);
   batch.events = events_;
   return batch;
@@ -174,6 +176,7 @@ void Txn::Publish() {
   PublishTable<torpor::v1::NodeRecord>();
   PublishTable<torpor::v1::WorkerRecord>();
   PublishTable<torpor::v1::GarbageRecord>();
+  PublishTable<torpor::v1::CpuRecord>();
   for (const auto& [uid, change] : allocated_change_) {
     scheduler::Amount& amount = state_->allocated[uid];
     amount.memory_bytes += change.memory_bytes;

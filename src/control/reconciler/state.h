@@ -36,7 +36,7 @@ struct State {
   std::tuple<Table<torpor::v1::AtespaceRecord>, Table<torpor::v1::TemplateRecord>,
              Table<torpor::v1::ActorRecord>, Table<torpor::v1::TagRecord>,
              Table<torpor::v1::NodeRecord>, Table<torpor::v1::WorkerRecord>,
-             Table<torpor::v1::GarbageRecord>>
+             Table<torpor::v1::GarbageRecord>, Table<torpor::v1::CpuRecord>>
       tables GUARDED_BY(mu);
   std::unordered_map<std::string, std::string> actor_by_uid GUARDED_BY(mu);
   std::unordered_map<std::string, std::string> template_by_uid GUARDED_BY(mu);
@@ -92,6 +92,10 @@ constexpr Kind KindOf<torpor::v1::WorkerRecord>() {
 template <>
 constexpr Kind KindOf<torpor::v1::GarbageRecord>() {
   return Kind::kGarbage;
+}
+template <>
+constexpr Kind KindOf<torpor::v1::CpuRecord>() {
+  return Kind::kCpu;
 }
 
 // Used by the writer's thread only.
@@ -183,6 +187,7 @@ class Txn {
   void Stamp(torpor::v1::WorkerRecord& record, int64_t version) const;
   void Stamp(torpor::v1::NodeRecord&, int64_t) const {}
   void Stamp(torpor::v1::GarbageRecord&, int64_t) const {}
+  void Stamp(torpor::v1::CpuRecord&, int64_t) const {}
   void StampMetadata(ateapi::ResourceMetadata& metadata, int64_t version) const;
 
   State* const state_;
@@ -190,7 +195,7 @@ class Txn {
   std::tuple<Staged<torpor::v1::AtespaceRecord>, Staged<torpor::v1::TemplateRecord>,
              Staged<torpor::v1::ActorRecord>, Staged<torpor::v1::TagRecord>,
              Staged<torpor::v1::NodeRecord>, Staged<torpor::v1::WorkerRecord>,
-             Staged<torpor::v1::GarbageRecord>>
+             Staged<torpor::v1::GarbageRecord>, Staged<torpor::v1::CpuRecord>>
       staged_;
   std::map<std::string, scheduler::Amount> allocated_change_;
   std::map<std::pair<int, std::string>, Write> raw_;

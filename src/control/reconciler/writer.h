@@ -305,6 +305,7 @@ class TxnCluster : public core::ClusterView {
   scheduler::Decision Place(const scheduler::Request& request,
                             const torpor::v1::WorkerRecord** chosen) const override;
   bool NodeAlive(const std::string& node_name) const override;
+  std::shared_ptr<const torpor::v1::CpuRecord> FindCpu(const std::string& id) const override;
 
  private:
   const Writer& writer_;

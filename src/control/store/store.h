@@ -32,6 +32,7 @@ enum class Kind : int {
   kWorker = 6,
   kReport = 7,   // operation reports, a ring of rows per actor
   kGarbage = 8,  // what is to be deleted outside the store
+  kCpu = 9,      // CPUs that snapshots were captured on, by id
 };
 
 struct Row {

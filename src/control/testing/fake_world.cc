@@ -300,6 +300,8 @@ Status FakeWorld::Capture(const torpor::v1::CaptureActorRequest& request,
   torpor::v1::CaptureResult& result = *operation.mutable_capture();
   result.set_snapshot_name(request.snapshot_name());
   result.set_fidelity(request.fidelity());
+  result.mutable_meta()->set_architecture("amd64");
+  result.mutable_meta()->mutable_cpu_features()->Assign(cpu_features.begin(), cpu_features.end());
   auto* file = result.add_files();
   file->set_name("checkpoint.img");
   file->set_logical_bytes(2000);
@@ -368,6 +370,8 @@ torpor::v1::RegisterNodeRequest FakeWorld::Registration(int64_t memory_bytes) co
   worker.set_epoch(worker_epoch);
   worker.set_ready(true);
   worker.mutable_capacity()->set_actors(100);
+  if (!cpu_features.empty()) worker.mutable_cpu()->set_architecture("amd64");
+  for (const std::string& name : cpu_features) worker.mutable_cpu()->add_names(name);
   auto* memory = worker.mutable_capacity()->mutable_resources()->add_limits();
   memory->set_name("memory");
   memory->set_quantity(fmt::to_string(memory_bytes));

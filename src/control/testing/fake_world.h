@@ -70,6 +70,8 @@ class FakeWorld {
   std::string boot_id = "boot-1";
   std::string lease_id;  // what the agent holds; empty: it was started anew
   int64_t worker_epoch = 1;
+  // Of the machine: of its worker as registered, and of what is captured. Empty: not told.
+  std::vector<std::string> cpu_features;
 
  private:
   class Client;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -268,12 +269,29 @@ StatusOr<Process> Spawn(const std::vector<std::string>& argv, const SpawnOptions
   std::vector<char*> environment_pointers = Pointers(environment);
   SpawnSetup setup;
   RETURN_IF_ERROR(setup.Add(options));
+  UniqueFd ruleset;
+  if (options.confinement) {
+    ASSIGN_OR_RETURN(ruleset, MakeRuleset(*options.confinement, argv[0]));
+  }
 
   Process process;
   Children& children = Children::Get();
   MutexLock lock(&children.mu);
-  int error = posix_spawnp(&process.pid_, argv[0].c_str(), setup.actions(), setup.attributes(),
-                           argument_pointers.data(), environment_pointers.data());
+  int error = 0;
+  auto spawn = [&] {
+    error = posix_spawnp(&process.pid_, argv[0].c_str(), setup.actions(), setup.attributes(),
+                         argument_pointers.data(), environment_pointers.data());
+  };
+  if (ruleset.valid()) {
+    // A thread is confined alone and for ever, and its children with it: so one for this child.
+    std::thread confined([&] {
+      error = EnterRuleset(ruleset.get());
+      if (error == 0) spawn();
+    });
+    confined.join();
+  } else {
+    spawn();
+  }
   if (error != 0) return ErrnoStatus(error, fmt::format("start of {}", argv[0]));
   process.exit_ = std::make_shared<ChildExit>();
   children.spawned[process.pid_] = process.exit_;
@@ -305,6 +323,7 @@ StatusOr<CommandResult> RunCommand(const std::vector<std::string>& argv,
   SpawnOptions spawn;
   spawn.env = options.env;
   spawn.cwd = options.cwd;
+  spawn.confinement = options.confinement;
   spawn.stdout_fd = out_write.get();
   spawn.stderr_fd = err_write.get();
   UniqueFd input;

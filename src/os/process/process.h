@@ -21,12 +21,14 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
 #include "base/unique_fd.h"
+#include "os/process/confine.h"
 
 namespace torpor::os {
 
@@ -48,6 +50,8 @@ struct SpawnOptions {
   int stdout_fd = -1;
   int stderr_fd = -1;
   std::vector<int> blocked_signals;  // at its start; all others are not blocked
+  // What it may do with files; unset = what we may. UNIMPLEMENTED when the kernel cannot.
+  std::optional<Confinement> confinement;
 };
 
 struct ChildExit;
@@ -86,6 +90,7 @@ struct CommandOptions {
   size_t output_bytes_max = 1 << 20;  // kept of each stream; the rest is read and dropped
   std::vector<std::string> env;
   std::string cwd;
+  std::optional<Confinement> confinement;
 };
 
 struct CommandResult {

@@ -5,6 +5,7 @@
 //   next        the counter after adding one
 //   out TEXT    TEXT on standard output, then "ok"
 //   fill N      N MiB of memory that does not compress, then "ok"
+//   sum         of the filled memory, all of which is read
 //   write NAME TEXT / read NAME    a file below /tmp
 //   exit CODE   ends the program
 
@@ -42,6 +43,11 @@ std::string Answer(char* line) {
       word = state;
     }
     return "ok";
+  }
+  if (strcmp(line, "sum") == 0) {
+    uint64_t sum = 0;
+    for (uint64_t word : filled) sum = sum * 31 + word;
+    return std::to_string(sum);
   }
   if (strncmp(line, "write ", 6) == 0) {
     char* text = strchr(line + 6, ' ');

@@ -174,6 +174,17 @@ TEST_F(AppContainersTest, StopEndsWhatDoesNotListen) {
   EXPECT_EQ(List("killed.list"), "");
 }
 
+TEST_F(AppContainersTest, B6_ContainersThatRunscHasForgottenEndAllTheSame) {
+  ASSERT_OK(Start());
+  const pid_t pid = sandbox_->main_pid();
+  for (const char* verb : {"list", "ps", "kill", "delete"}) Mode(verb, "fail");
+  std::filesystem::remove_all(args_.state_dir + "/runsc");
+  EXPECT_OK(sandbox_->Stop(std::chrono::milliseconds(100)));
+  EXPECT_NE(kill(pid, 0), 0);
+  EXPECT_TRUE(std::filesystem::is_empty(args_.state_dir));
+  EXPECT_OK(sandbox_->Stop(Duration::zero())) << "again";
+}
+
 TEST_F(AppContainersTest, AFailedStartHasRunTheGuestOnlyIfAContainerRan) {
   Mode("run-_app.a", "fail");
   Status status = Start();

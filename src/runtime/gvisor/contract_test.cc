@@ -24,6 +24,40 @@ INSTANTIATE_TEST_SUITE_P(Gvisor, RuntimeContract,
                                          SubjectFactory{"ThreeBySocket", MakeThree<true>}),
                          [](const auto& info) { return info.param.name; });
 
+// So that its pages have to come from the disk.
+void DropPageCache(const std::string& image) {
+  for (const auto& entry : std::filesystem::directory_iterator(image)) {
+    UniqueFd fd(open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
+    ASSERT_TRUE(fd.valid());
+    ASSERT_EQ(fdatasync(fd.get()), 0);
+    ASSERT_EQ(posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  }
+}
+
+// Nothing of the guest is asked between the wake and the capture, so whatever a restore would put
+// off until it is needed has not come when the capture begins.
+TEST_P(RuntimeContract, D7_ACaptureRightAfterAWakeHasAllMemory) {
+  ASSERT_OK(Start(Args("actor-1")));
+  EXPECT_EQ(Ask("fill 96"), "ok");
+  const std::string sum = Ask("sum");
+  std::string image;
+  ASSERT_OK_AND_ASSIGN(CaptureOutcome captured, Capture(&image));
+  for (int i = 0; i < 3; ++i) {
+    DropPageCache(image);
+    const std::string before = Listing(image);
+    DropPageCache(image);
+    ASSERT_OK(Restore("actor-1", image, captured));
+    std::string next;
+    ASSERT_OK_AND_ASSIGN(CaptureOutcome again, Capture(&next));
+    EXPECT_EQ(Listing(image), before) << "the capture has a directory of its own";
+    image = next;
+    captured = again;
+  }
+  DropPageCache(image);
+  ASSERT_OK(Restore("actor-1", image, captured));
+  EXPECT_EQ(Ask("sum"), sum);
+}
+
 // What only real sandboxes have: they are born in their cgroup, all of them, and leave it empty.
 TEST(GvisorSandbox, IsBornInItsCgroup) {
   GvisorSubject subject;

@@ -129,6 +129,23 @@ TEST_F(FaultsTest, AFailedRestoreHasNotRunTheGuest) {
   EXPECT_OK(Start());
 }
 
+// Whatever became of runsc's own record, and whatever its commands say: a sandbox is its processes
+// and its directory, and both go.
+TEST_F(FaultsTest, B6_ASandboxThatRunscHasForgottenEndsAllTheSame) {
+  for (const char* verb : {"list", "ps", "kill", "delete", "wait"}) Mode(verb, "fail");
+  for (Duration grace : {Duration::zero(), Duration(std::chrono::milliseconds(100))}) {
+    ASSERT_OK(Start());
+    const pid_t pid = sandbox_->main_pid();
+    std::filesystem::remove_all(args_.state_dir + "/runsc");
+    EXPECT_OK(sandbox_->Stop(grace));
+    EXPECT_NE(kill(pid, 0), 0);
+    EXPECT_TRUE(std::filesystem::is_empty(args_.state_dir));
+    EXPECT_OK(sandbox_->Stop(grace)) << "again";
+    sandbox_.reset();
+    EXPECT_OK(runtime_->CleanUp("a", args_.state_dir)) << "by the next worker";
+  }
+}
+
 TEST_F(FaultsTest, CleanUpFindsTheProcessesOfAnEarlierWorker) {
   ASSERT_OK(Start());
   EXPECT_OK(runtime_->CleanUp("a", args_.state_dir));

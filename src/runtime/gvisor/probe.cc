@@ -126,6 +126,87 @@ ScratchNetns::~ScratchNetns() {
   thread_->thread.join();
 }
 
+namespace {
+
+// The words of arch/x86/include/asm/cpufeatures.h that stand for no bit of CPUID, or for one that
+// only the host's kernel uses. Sorted.
+constexpr std::string_view kKernelWords[] = {
+    "acc_power",
+    "amd_dcm",
+    "aperfmperf",
+    "arch_perfmon",
+    "art",
+    "bhi_ctrl",
+    "bts",
+    "cat_l2",
+    "cat_l3",
+    "cdp_l2",
+    "cdp_l3",
+    "constant_tsc",
+    "cpb",
+    "cpuid",
+    "cpuid_fault",
+    "cqm_llc",
+    "cqm_mbm_local",
+    "cqm_mbm_total",
+    "cqm_occup_llc",
+    "entry_ibpb",
+    "epb",
+    "ept",
+    "ept_ad",
+    "extd_apicid",
+    "flexpriority",
+    "hw_pstate",
+    "ibpb",
+    "ibrs",
+    "ibrs_enhanced",
+    "intel_ppin",
+    "invpcid_single",
+    "mba",
+    "msr_spec_ctrl",
+    "nonstop_tsc",
+    "nonstop_tsc_s3",
+    "nopl",
+    "pebs",
+    "per_thread_mba",
+    "perfmon_v2",
+    "proc_feedback",
+    "pti",
+    "rapl",
+    "rep_good",
+    "retpoline",
+    "retpoline_amd",
+    "ring3mwait",
+    "rrsba",
+    "rsb_ctxsw",
+    "sev",
+    "split_lock_detect",
+    "ssbd",
+    "stibp",
+    "tdx_guest",
+    "tpr_shadow",
+    "tsc_known_freq",
+    "tsc_reliable",
+    "up",
+    "user_shstk",
+    "vmcall",
+    "vmmcall",
+    "vmw_vmmcall",
+    "vnmi",
+    "vpid",
+    "xcompacted",
+    "xtopology",
+    "zen",
+};
+
+static_assert(std::is_sorted(std::begin(kKernelWords), std::end(kKernelWords)));
+
+bool IsKernelWord(const std::string& word) {
+  return std::binary_search(std::begin(kKernelWords), std::end(kKernelWords), word);
+}
+
+}  // namespace
+
 std::vector<std::string> ParseCpuFeatures(std::string_view cpuinfo) {
   std::istringstream lines{std::string(cpuinfo)};
   for (std::string line; std::getline(lines, line);) {
@@ -134,7 +215,9 @@ std::vector<std::string> ParseCpuFeatures(std::string_view cpuinfo) {
     if (!is_flags || colon == std::string::npos) continue;
     std::istringstream words(line.substr(colon + 1));
     std::vector<std::string> features;
-    for (std::string word; words >> word;) features.push_back(word);
+    for (std::string word; words >> word;) {
+      if (!IsKernelWord(word)) features.push_back(word);
+    }
     std::sort(features.begin(), features.end());
     return features;
   }

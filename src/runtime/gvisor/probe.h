@@ -58,7 +58,8 @@ class ScratchNetns {
   bool looks_like_host_ = false;
 };
 
-// Flags of the first processor of /proc/cpuinfo, sorted.
+// Flags of the first processor of /proc/cpuinfo, sorted, without the words that Linux makes up for
+// itself: they change with the kernel, and no program is bound to them.
 std::vector<std::string> ParseCpuFeatures(std::string_view cpuinfo);
 
 }  // namespace torpor::gvisor

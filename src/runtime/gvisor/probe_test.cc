@@ -75,6 +75,8 @@ TEST(Probe, AnotherProgramIsNoRunsc) {
 TEST(Probe, CpuFeatures) {
   EXPECT_THAT(ParseCpuFeatures("processor: 0\nflags\t\t: fpu avx2 aes\nbugs: x\nflags: other\n"),
               testing::ElementsAre("aes", "avx2", "fpu"));
+  EXPECT_THAT(ParseCpuFeatures("flags\t: avx2 rep_good nopl constant_tsc up zen acc_power aes\n"),
+              testing::ElementsAre("aes", "avx2"));
   EXPECT_THAT(ParseCpuFeatures("Features\t: fp asimd\n"), testing::ElementsAre("asimd", "fp"));
   EXPECT_THAT(ParseCpuFeatures("nothing"), testing::IsEmpty());
 }
