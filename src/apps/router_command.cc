@@ -66,6 +66,10 @@ void DeclareLimits(Options* o, Settings* s) {
   o->Int("client-connections-max", &s->connections_max, 1, 1'000'000, "client connections");
   o->Int("client-connections-per-address", &s->connections_per_address, 1, 1'000'000,
          "client connections of one address (loopback excepted)");
+  o->Int("rate-limit-per-address", &r.rate_per_address, 0, 1'000'000,
+         "requests per second of one client address (IPv6: /64 network); 0 = no limit");
+  o->Int("rate-limit-per-atespace", &r.rate_per_atespace, 0, 1'000'000,
+         "requests per second for the actors of one atespace; 0 = no limit");
   o->DurationFlag("head-timeout", &r.head_timeout, milliseconds(10), hours(1),
                   "for a request's head, from its first byte");
   o->DurationFlag("first-byte-timeout", &r.first_byte_timeout, milliseconds(0), hours(24 * 7),

@@ -135,6 +135,17 @@ Reply ReplyForRule(Rule rule) {
   return reply;
 }
 
+Reply ReplyForRate(std::string_view of, int64_t per_second, Duration wait) {
+  Reply reply;
+  reply.status = 429;
+  reply.reason = "RATE_LIMITED";
+  reply.message =
+      fmt::format("this router takes at most {} requests per second for one {}", per_second, of);
+  reply.reached_actor = false;
+  reply.retry_after_ms = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
+  return reply;
+}
+
 std::string_view StatusText(int status) {
   switch (status) {
     case 200:

@@ -35,6 +35,8 @@ ResumeMeaning MapResume(Code code, std::string_view reason, std::string_view sta
 Reply ReplyForResume(const Status& status);
 Reply ReplyForPark(const ParkOutcome& outcome);
 Reply ReplyForRule(Rule rule);
+// More than `per_second` requests came from, or for, one `of`.
+Reply ReplyForRate(std::string_view of, int64_t per_second, Duration wait);
 
 std::string_view StatusText(int status);
 

@@ -108,6 +108,15 @@ TEST(ReplyTest, RulesBecomeStatuses) {
   EXPECT_THAT(ReplyForRule(Rule::kObsFold).message, HasSubstr("obs_fold"));
 }
 
+TEST(ReplyTest, ARateIsExplained) {
+  Reply reply = ReplyForRate("atespace", 50, std::chrono::microseconds(20'100));
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_EQ(reply.reason, "RATE_LIMITED");
+  EXPECT_EQ(reply.retry_after_ms, 21) << "rounded up: earlier would be too early";
+  EXPECT_EQ(reply.reached_actor, false);
+  EXPECT_THAT(reply.message, HasSubstr("50 requests per second for one atespace"));
+}
+
 TEST(ReplyTest, IsAProblemDocument) {
   Reply reply;
   reply.status = 503;
@@ -192,6 +201,7 @@ TEST(MetricsTest, RendersCountersAndHistograms) {
   metrics.BadRequest(Rule::kObsFold);
   metrics.ParkRejected("memory");
   metrics.ResumeRetry(Code::kAborted);
+  metrics.RateLimited("address");
   metrics.Parked(ParkResult::kServed, std::chrono::seconds(2));
   Metrics::Gauges gauges;
   gauges.parked = 5;
@@ -205,6 +215,7 @@ TEST(MetricsTest, RendersCountersAndHistograms) {
            "torpor_router_request_seconds_sum{wake=\"none\"} 0.006000\n",
            "torpor_router_bad_requests_total{rule=\"obs_fold\"} 1\n",
            "torpor_router_park_rejected_total{cap=\"memory\"} 1\n",
+           "torpor_router_rate_limited_total{limit=\"address\"} 1\n",
            "torpor_router_resume_retries_total{code=\"ABORTED\"} 1\n",
            "torpor_router_park_seconds_count{outcome=\"served\"} 1\n",
            "torpor_router_parked 5\n",

@@ -59,6 +59,8 @@ class Exchange : public ActorConnection::User, public std::enable_shared_from_th
 
   // Dispatch.
   void ReadRequest(const RequestHead& head);
+  // Whether the request may go on to its actor, or the answer instead.
+  std::optional<Reply> Refusal(const RequestHead& head) const;
   void SetBudget(const RequestHead& head);
   void FindRoute();
   void Park(Duration pause);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include "base/trace.h"
 
+#include "router/admit/client_address.h"
 #include "router/h1/rewrite.h"
 #include "router/listener/doors.h"
 #include "router/listener/exchange.h"
@@ -65,6 +66,10 @@ void Exchange::Start(const RequestHead& head, size_t head_size) {
   } else {
     traceparent_ = "00-" + shard_->random.Hex(2) + "-" + shard_->random.Hex(1) + "-01";
   }
+  if (std::optional<Reply> refusal = Refusal(head)) {
+    client_->in().Consume(head_size);
+    return Answer(*std::move(refusal));
+  }
   std::string actor = key_.ToString();
   RequestRewrite rewrite;
   rewrite.target = path;
@@ -93,6 +98,28 @@ void Exchange::ReadRequest(const RequestHead& head) {
   const Field* id = head.Find(FieldId::kRequestId);
   request_id_ = id != nullptr && IsUsableRequestId(id->value) ? std::string(id->value)
                                                               : shard_->random.Hex(2);
+}
+
+std::optional<Reply> Exchange::Refusal(const RequestHead& head) const {
+  SharedState& shared = *shard_->shared;
+  auto over = [&](RateLimit* rate, std::string_view key, std::string_view of) {
+    std::optional<Duration> wait = rate->Take(key, started_);
+    if (wait) shared.metrics.RateLimited(of);
+    return wait;
+  };
+  if (shared.address_rate.on()) {
+    std::string_view client = client_->address();
+    if (client_->trusted()) client = ClientAddress(head, client, shared.proxies);
+    if (auto wait = over(&shared.address_rate, ClientKey(client), "address")) {
+      return ReplyForRate("client address", options().rate_per_address, *wait);
+    }
+  }
+  if (shared.atespace_rate.on()) {
+    if (auto wait = over(&shared.atespace_rate, key_.atespace, "atespace")) {
+      return ReplyForRate("atespace", options().rate_per_atespace, *wait);
+    }
+  }
+  return std::nullopt;
 }
 
 void Exchange::SetBudget(const RequestHead& head) {

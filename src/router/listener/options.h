@@ -38,6 +38,11 @@ struct RouterOptions {
   size_t routes_max = 100'000;
   Duration route_ttl = std::chrono::seconds(30);
 
+  // Requests per second; 0 = off.
+  int64_t rate_per_address = 0;
+  int64_t rate_per_atespace = 0;
+  size_t rate_keys_max = 100'000;  // Addresses, and as many atespaces.
+
   Duration head_timeout = std::chrono::seconds(10);
   Duration first_byte_timeout = std::chrono::minutes(15);   // 0 = none.
   Duration stream_idle_timeout = std::chrono::minutes(10);  // 0 = none.

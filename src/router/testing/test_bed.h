@@ -59,15 +59,12 @@ inline RouterOptions TestOptions() {
 class TestBed {
  public:
   explicit TestBed(FakeDoor::Actor actor, RouterOptions options = TestOptions(),
-                   FakeDoor::Gate gate = nullptr)
+                   FakeDoor::Gate gate = nullptr, Clock* clock = Clock::Real())
       : door(std::move(actor), std::move(gate)), resolver([this](const ActorKey&, int) {
           return StatusOr<ActorResolver::Answer>(FakeResolver::Running(route));
         }) {
     route = RouteTo(door);
-    Begin(std::move(options));
-  }
-  void Begin(RouterOptions options) {
-    auto started = Router::Start(std::move(options), {&resolver, &reporter, Clock::Real()});
+    auto started = Router::Start(std::move(options), {&resolver, &reporter, clock});
     CHECK(started.ok());
     router = std::move(started).value();
   }
