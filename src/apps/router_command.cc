@@ -60,6 +60,8 @@ void DeclareLimits(Options* o, Settings* s) {
   router::RouterOptions& r = s->router;
   o->DurationFlag("park-budget", &r.park_budget, milliseconds(0), minutes(10),
                   "how long a request waits for its actor to wake");
+  o->DurationFlag("park-budget-max", &r.park_budget_max, milliseconds(0), minutes(60),
+                  "the same while a cold wake (image or snapshot from elsewhere) is under way");
   o->Int("park-max", &s->park_max, 0, 1'000'000, "parked requests; 0 = one attempt, no waiting");
   o->Int("park-max-per-actor", &s->park_max_per_actor, 1, 1'000'000, "parked requests per actor");
   o->Bytes("park-memory-bytes", &s->park_memory_bytes, 0, "memory of parked requests");

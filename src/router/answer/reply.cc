@@ -111,6 +111,7 @@ Reply ReplyForPark(const ParkOutcome& outcome) {
   }
   reply.reached_actor = false;
   reply.queue_position = outcome.queue_position;
+  if (reply.reason == "STILL_WAKING") reply.progress = outcome.progress;
   return reply;
 }
 
@@ -194,6 +195,13 @@ void RenderReply(const Reply& reply, const RenderOptions& options, std::string* 
   if (reply.reached_actor) json.Bool("reached_actor", *reply.reached_actor);
   if (reply.retry_after_ms) json.Number("retry_after_ms", *reply.retry_after_ms);
   if (reply.queue_position > 0) json.Number("queue_position", reply.queue_position);
+  if (reply.progress) {
+    json.Object("progress", [&](JsonLine* progress) {
+      progress->Text("phase", reply.progress->phase);
+      if (!reply.progress->source.empty()) progress->Text("source", reply.progress->source);
+      progress->Number("elapsed_ms", static_cast<int64_t>(ToMs(reply.progress->elapsed)));
+    });
+  }
   if (!reply.trace_id.empty()) json.Text("trace_id", reply.trace_id);
   json.Close();
   body += "\n";

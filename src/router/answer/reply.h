@@ -20,6 +20,7 @@ struct Reply {
   std::optional<bool> reached_actor;      // Whether a byte of the request can have reached it.
   std::optional<int64_t> retry_after_ms;  // Absent: waiting alone does not help.
   int queue_position = 0;                 // From 1; 0 = none.
+  std::optional<WakeProgress> progress;   // Of STILL_WAKING, if the wake is known to be under way.
   std::string trace_id;
 };
 

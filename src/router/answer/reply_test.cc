@@ -91,8 +91,11 @@ TEST(ReplyTest, OutcomesOfParking) {
   outcome.queue_position = 3;
   EXPECT_EQ(ReplyForPark(outcome).reason, "STILL_WAKING");
   EXPECT_EQ(ReplyForPark(outcome).queue_position, 3);
+  outcome.progress = WakeProgress{"start", "durable", std::chrono::milliseconds(1500)};
+  EXPECT_TRUE(ReplyForPark(outcome).progress.has_value());
   outcome.status = Error(Code::kResourceExhausted, "NO_CAPACITY", "");
   EXPECT_EQ(ReplyForPark(outcome).reason, "NO_CAPACITY");
+  EXPECT_FALSE(ReplyForPark(outcome).progress.has_value());
   outcome = {ParkOutcome::Kind::kFull};
   outcome.cap = "memory";
   EXPECT_EQ(ReplyForPark(outcome).reason, "PARKING_FULL");
@@ -126,6 +129,7 @@ TEST(ReplyTest, IsAProblemDocument) {
   reply.reached_actor = false;
   reply.retry_after_ms = 1001;
   reply.queue_position = 2;
+  reply.progress = WakeProgress{"start", "cold boot", std::chrono::microseconds(31'999'900)};
   reply.trace_id = "t";
   std::string out;
   RenderReply(reply, {.close = true, .request_id = "id"}, &out);
@@ -137,7 +141,8 @@ TEST(ReplyTest, IsAProblemDocument) {
       "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
       "\"reason\":\"STILL_WAKING\",\"message\":\"a \\\"quoted\\\" \\u0001 text\","
       "\"actor\":\"demo/a\",\"reached_actor\":false,\"retry_after_ms\":1001,"
-      "\"queue_position\":2,\"trace_id\":\"t\"}\n";
+      "\"queue_position\":2,\"progress\":{\"phase\":\"start\",\"source\":\"cold boot\","
+      "\"elapsed_ms\":31999},\"trace_id\":\"t\"}\n";
   EXPECT_EQ(out.substr(out.find("\r\n\r\n") + 4), body);
   EXPECT_THAT(out, HasSubstr("Content-Length: " + std::to_string(body.size()) + "\r\n"));
   out.clear();

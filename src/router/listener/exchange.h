@@ -131,6 +131,7 @@ class Exchange : public ActorConnection::User, public std::enable_shared_from_th
 
   // The way to the actor.
   MonotonicTime budget_end_{};
+  MonotonicTime budget_end_max_{};  // Of a cold wake.
   uint64_t ticket_ = 0;
   int refusals_ = 0;  // Of doors, since the request came.
   int connect_refused_ = 0;

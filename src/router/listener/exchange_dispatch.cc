@@ -125,12 +125,15 @@ std::optional<Reply> Exchange::Refusal(const RequestHead& head) const {
 void Exchange::SetBudget(const RequestHead& head) {
   HttpSettings settings = shard_->shared->cache.LastSettings(key_);
   Duration budget = settings.park_budget.value_or(options().park_budget);
+  bool chosen = settings.park_budget.has_value();
   const Field* asked = head.Find(FieldId::kParkTimeout);
   if (asked != nullptr) {
     std::optional<Duration> shorter = ParseParkTimeout(asked->value);
+    chosen |= shorter.has_value();
     if (shorter) budget = std::min(budget, *shorter);
   }
   budget_end_ = started_ + budget;
+  budget_end_max_ = chosen ? budget_end_ : started_ + options().park_budget_max;
 }
 
 void Exchange::FindRoute() {
@@ -151,6 +154,7 @@ void Exchange::Park(Duration pause) {
   request.key = key_;
   request.traceparent = traceparent_;
   request.deadline = budget_end_;
+  request.extend_until = budget_end_max_;
   request.bytes = request_head_.size() + (request_body_.done() ? 0 : options().park_body_bytes);
   if (pause > Duration::zero()) request.not_before = park_began_ + pause;
   // A little of the body may come in, which also shows when the client leaves.
@@ -182,6 +186,7 @@ void Exchange::OnParked(ParkOutcome outcome) {
     shard_->shared->metrics.Parked(ParkResult::kServed, waited);
   }
   route_ = std::move(outcome.route);
+  budget_end_ = std::max(budget_end_, outcome.deadline);
   Connect();
 }
 

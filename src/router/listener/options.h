@@ -27,6 +27,8 @@ struct RouterOptions {
 
   ParkLimits park;
   Duration park_budget = std::chrono::seconds(30);
+  // A cold wake extends park_budget up to this. Not what a client or a template asked for.
+  Duration park_budget_max = std::chrono::seconds(120);
   size_t park_body_bytes = 16 << 10;
 
   HeadLimits head_limits;

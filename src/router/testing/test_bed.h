@@ -85,7 +85,8 @@ class TestBed {
 // A router whose control plane answers when the test says so.
 class ParkingBed {
  public:
-  explicit ParkingBed(RouterOptions options = TestOptions()) : door(CountingActor) {
+  explicit ParkingBed(RouterOptions options = TestOptions(), FakeDoor::Gate gate = nullptr)
+      : door(CountingActor, std::move(gate)) {
     auto started = Router::Start(std::move(options), {&resolver, nullptr, Clock::Real()});
     CHECK(started.ok());
     router = std::move(started).value();
