@@ -8,6 +8,7 @@
 #include "apps/role/role.h"
 #include "base/unique_fd.h"
 #include "base/uuid.h"
+#include "router/admit/token_file.h"
 #include "router/listener/router.h"
 #include "router/rpc/api_resolver.h"
 #include "rpc/channel.h"
@@ -27,6 +28,7 @@ struct Settings {
   std::string access_log = "stderr";
   std::string server_timing = "on";
   bool insecure_public = false;
+  std::string tokens_file;
   int64_t threads = 0;
   int64_t park_max = 2048;
   int64_t park_max_per_actor = 256;
@@ -42,6 +44,8 @@ void DeclareListeners(Options* o, Settings* s) {
             "address of /healthz, /readyz, /statusz and /metrics; empty = none");
   o->Bool("insecure-public", &s->insecure_public,
           "allow --router-listen addresses that other machines can reach");
+  o->String("authorize-tokens-file", &s->tokens_file,
+            "who may reach which atespace, see operate.md; empty = everybody");
   o->Int("router-threads", &s->threads, 0, 64, "threads; 0 = one per core, at most 4");
   o->String("api-socket", &s->api_socket, "socket of the apiserver, or host:port");
   o->String("registry-socket", &s->registry_socket,
@@ -99,7 +103,7 @@ Status Complete(Settings* s) {
   r.connections_per_address = static_cast<size_t>(s->connections_per_address);
   r.server_timing = s->server_timing == "on";
   r.router_id = "router-" + RandomHex(4);
-  return router::CheckOptions(r, s->insecure_public);
+  return router::CheckOptions(r, s->insecure_public || !s->tokens_file.empty());
 }
 
 StatusOr<UniqueFd> OpenAccessLog(Settings* s) {
@@ -119,7 +123,11 @@ Status Run(Settings* settings, Role& role) {
   auto resolver =
       router::MakeApiResolver(rpc::Connect(TargetOf(settings->api_socket)), Clock::Real());
   auto reporter = router::MakeActivityReporter(rpc::Connect(TargetOf(settings->registry_socket)));
-  router::Router::Parts parts{resolver.get(), reporter.get(), Clock::Real()};
+  std::unique_ptr<router::TokenFile> tokens;
+  if (!settings->tokens_file.empty()) {
+    ASSIGN_OR_RETURN(tokens, router::TokenFile::Open(settings->tokens_file));
+  }
+  router::Router::Parts parts{resolver.get(), reporter.get(), Clock::Real(), tokens.get()};
   settings->router.more_metrics = [&role] { return role.metrics()->Render(); };
   ASSIGN_OR_RETURN(auto router, router::Router::Start(settings->router, parts));
   RETURN_IF_ERROR(

@@ -136,6 +136,17 @@ Reply ReplyForRule(Rule rule) {
   return reply;
 }
 
+Reply ReplyForDenial(const Denial& denial) {
+  Reply reply;
+  reply.status = denial.known ? 403 : 401;
+  reply.reason = "UNAUTHENTICATED";
+  if (denial.known) reply.reason = "NOT_ALLOWED";
+  reply.message = denial.message;
+  reply.reached_actor = false;
+  reply.wants_token = !denial.known;
+  return reply;
+}
+
 Reply ReplyForRate(std::string_view of, int64_t per_second, Duration wait) {
   Reply reply;
   reply.status = 429;
@@ -214,6 +225,7 @@ void RenderReply(const Reply& reply, const RenderOptions& options, std::string* 
   if (reply.retry_after_ms) {
     fmt::format_to(to, "Retry-After: {}\r\n", WholeSeconds(*reply.retry_after_ms));
   }
+  if (reply.wants_token) out->append("WWW-Authenticate: Bearer\r\n");
   if (!options.request_id.empty()) fmt::format_to(to, "x-request-id: {}\r\n", options.request_id);
   if (!options.server_timing.empty()) {
     fmt::format_to(to, "Server-Timing: {}\r\n", options.server_timing);

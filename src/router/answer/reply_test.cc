@@ -111,6 +111,27 @@ TEST(ReplyTest, RulesBecomeStatuses) {
   EXPECT_THAT(ReplyForRule(Rule::kObsFold).message, HasSubstr("obs_fold"));
 }
 
+TEST(ReplyTest, DenialsSayWhatWouldHelp) {
+  Reply unknown = ReplyForDenial({false, "who are you"});
+  EXPECT_EQ(unknown.status, 401);
+  EXPECT_EQ(unknown.reason, "UNAUTHENTICATED");
+  EXPECT_EQ(unknown.message, "who are you");
+  EXPECT_EQ(unknown.reached_actor, false);
+  std::string out;
+  RenderReply(unknown, {}, &out);
+  EXPECT_THAT(out, HasSubstr("\r\nWWW-Authenticate: Bearer\r\n"));
+  Reply known = ReplyForDenial({true, "not yours"});
+  EXPECT_EQ(known.status, 403);
+  EXPECT_EQ(known.reason, "NOT_ALLOWED");
+  out.clear();
+  RenderReply(known, {}, &out);
+  EXPECT_THAT(out, Not(HasSubstr("WWW-Authenticate")));
+  // That the control plane refuses the router is nothing a client's token would change.
+  out.clear();
+  RenderReply(ReplyForResume(Error(Code::kUnauthenticated, "UNAUTHENTICATED", "no")), {}, &out);
+  EXPECT_THAT(out, Not(HasSubstr("WWW-Authenticate")));
+}
+
 TEST(ReplyTest, ARateIsExplained) {
   Reply reply = ReplyForRate("atespace", 50, std::chrono::microseconds(20'100));
   EXPECT_EQ(reply.status, 429);

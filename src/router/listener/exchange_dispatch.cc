@@ -114,6 +114,11 @@ std::optional<Reply> Exchange::Refusal(const RequestHead& head) const {
       return ReplyForRate("client address", options().rate_per_address, *wait);
     }
   }
+  if (shared.authorizer != nullptr) {
+    auto denial = shared.authorizer->Authorize(head, key_);
+    if (denial) return ReplyForDenial(*denial);
+  }
+  // Counted last, so that nobody can use up what belongs to an atespace that is not theirs.
   if (shared.atespace_rate.on()) {
     if (auto wait = over(&shared.atespace_rate, key_.atespace, "atespace")) {
       return ReplyForRate("atespace", options().rate_per_atespace, *wait);

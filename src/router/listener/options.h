@@ -57,9 +57,9 @@ struct RouterOptions {
   int access_log_fd = -1;  // Borrowed; -1 = off.
 };
 
-// Refuses what could not work: bad addresses, domains, networks. Without `insecure_public` also a
-// listener that other machines can reach, because nobody authorizes requests there.
-Status CheckOptions(const RouterOptions& options, bool insecure_public);
+// Refuses what could not work: bad addresses, domains, networks. Unless `may_be_public` (there is
+// an authorizer, or the operator wants none) also a listener that other machines can reach.
+Status CheckOptions(const RouterOptions& options, bool may_be_public);
 
 struct ListenAddress {
   std::string ip;

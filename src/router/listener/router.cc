@@ -73,6 +73,7 @@ class RouterImpl : public Router {
         per_address_(shared_.options.connections_per_address),
         connections_max_(ConnectionsMax(shared_.options.connections_max)) {
     shared_.reporter = parts.reporter;
+    shared_.authorizer = parts.authorizer;
   }
   ~RouterImpl() override { Shutdown(); }
 
@@ -293,7 +294,10 @@ void RouterImpl::EverySecond(Worker* worker) {
     shard.idle_actor_connections.store(shard.pool.idle(), std::memory_order_relaxed);
     shard.busy_actor_connections.store(shard.pool.busy(), std::memory_order_relaxed);
     shard.log.Flush();
-    if (shared_.reporter != nullptr && worker == workers_[0].get()) ReportActivity();
+    if (worker == workers_[0].get()) {
+      if (shared_.reporter != nullptr) ReportActivity();
+      if (shared_.authorizer != nullptr) shared_.authorizer->Refresh();
+    }
     EverySecond(worker);
   });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "router/admit/authorizer.h"
 #include "router/admit/rate_limit.h"
 #include "router/answer/access_log.h"
 #include "router/answer/metrics.h"
@@ -51,6 +52,7 @@ struct SharedState {
   std::unique_ptr<ParkingLot> lot;
   Doors* doors = nullptr;                // Set before the threads begin.
   ActivityReporter* reporter = nullptr;  // May stay null.
+  Authorizer* authorizer = nullptr;      // Null: everybody may.
   std::atomic<bool> draining{false};
   std::atomic<size_t> connections{0};
 };

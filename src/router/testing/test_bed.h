@@ -59,12 +59,13 @@ inline RouterOptions TestOptions() {
 class TestBed {
  public:
   explicit TestBed(FakeDoor::Actor actor, RouterOptions options = TestOptions(),
-                   FakeDoor::Gate gate = nullptr, Clock* clock = Clock::Real())
+                   FakeDoor::Gate gate = nullptr, Clock* clock = Clock::Real(),
+                   Authorizer* authorizer = nullptr)
       : door(std::move(actor), std::move(gate)), resolver([this](const ActorKey&, int) {
           return StatusOr<ActorResolver::Answer>(FakeResolver::Running(route));
         }) {
     route = RouteTo(door);
-    auto started = Router::Start(std::move(options), {&resolver, &reporter, clock});
+    auto started = Router::Start(std::move(options), {&resolver, &reporter, clock, authorizer});
     CHECK(started.ok());
     router = std::move(started).value();
   }
