@@ -187,7 +187,7 @@ TEST(RouterAdmitTest, EveryRequestOfAConnectionIsChecked) {
   for (const char* status : {"200", "401", "200"}) {
     EXPECT_EQ(client.ReadAnswer().substr(9, 3), status);
   }
-  EXPECT_EQ(s.asked, 3);
+  EXPECT_EQ(s.asked.load(), 3);
 }
 
 TEST(RouterAdmitTest, TheTokenFromATrustedProxyStaysHereToo) {
@@ -218,7 +218,7 @@ TEST(RouterAdmitTest, GuessesCountForTheAddressAndNotForTheAtespace) {
   EXPECT_EQ(status("torpor-authorization: other\r\n"), "403");
   EXPECT_EQ(status("torpor-authorization: demo\r\n"), "200") << "the atespace's only one";
   EXPECT_EQ(status(""), "429");
-  EXPECT_EQ(s.asked, 3);
+  EXPECT_EQ(s.asked.load(), 3);
 }
 
 TEST(RouterAdmitTest, ATokenOfTheFileOpensItsAtespace) {
@@ -246,7 +246,7 @@ TEST(RouterAdmitTest, TheAuthorizerMayRefreshItself) {
   while (s.refreshed == 0 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_GT(s.refreshed, 0);
+  EXPECT_GT(s.refreshed.load(), 0);
 }
 
 }  // namespace
