@@ -8,6 +8,7 @@
 #include "apps/role/role.h"
 #include "base/unique_fd.h"
 #include "base/uuid.h"
+#include "router/admit/token_file.h"
 #include "router/listener/router.h"
 #include "router/rpc/api_resolver.h"
 #include "rpc/channel.h"
@@ -27,6 +28,7 @@ struct Settings {
   std::string access_log = "stderr";
   std::string server_timing = "on";
   bool insecure_public = false;
+  std::string tokens_file;
   int64_t threads = 0;
   int64_t park_max = 2048;
   int64_t park_max_per_actor = 256;
@@ -42,6 +44,8 @@ void DeclareListeners(Options* o, Settings* s) {
             "address of /healthz, /readyz, /statusz and /metrics; empty = none");
   o->Bool("insecure-public", &s->insecure_public,
           "allow --router-listen addresses that other machines can reach");
+  o->String("authorize-tokens-file", &s->tokens_file,
+            "who may reach which atespace, see operate.md; empty = everybody");
   o->Int("router-threads", &s->threads, 0, 64, "threads; 0 = one per core, at most 4");
   o->String("api-socket", &s->api_socket, "socket of the apiserver, or host:port");
   o->String("registry-socket", &s->registry_socket,
@@ -60,12 +64,18 @@ void DeclareLimits(Options* o, Settings* s) {
   router::RouterOptions& r = s->router;
   o->DurationFlag("park-budget", &r.park_budget, milliseconds(0), minutes(10),
                   "how long a request waits for its actor to wake");
+  o->DurationFlag("park-budget-max", &r.park_budget_max, milliseconds(0), minutes(60),
+                  "the same while a cold wake (image or snapshot from elsewhere) is under way");
   o->Int("park-max", &s->park_max, 0, 1'000'000, "parked requests; 0 = one attempt, no waiting");
   o->Int("park-max-per-actor", &s->park_max_per_actor, 1, 1'000'000, "parked requests per actor");
   o->Bytes("park-memory-bytes", &s->park_memory_bytes, 0, "memory of parked requests");
   o->Int("client-connections-max", &s->connections_max, 1, 1'000'000, "client connections");
   o->Int("client-connections-per-address", &s->connections_per_address, 1, 1'000'000,
          "client connections of one address (loopback excepted)");
+  o->Int("rate-limit-per-address", &r.rate_per_address, 0, 1'000'000,
+         "requests per second of one client address (IPv6: /64 network); 0 = no limit");
+  o->Int("rate-limit-per-atespace", &r.rate_per_atespace, 0, 1'000'000,
+         "requests per second for the actors of one atespace; 0 = no limit");
   o->DurationFlag("head-timeout", &r.head_timeout, milliseconds(10), hours(1),
                   "for a request's head, from its first byte");
   o->DurationFlag("first-byte-timeout", &r.first_byte_timeout, milliseconds(0), hours(24 * 7),
@@ -93,7 +103,7 @@ Status Complete(Settings* s) {
   r.connections_per_address = static_cast<size_t>(s->connections_per_address);
   r.server_timing = s->server_timing == "on";
   r.router_id = "router-" + RandomHex(4);
-  return router::CheckOptions(r, s->insecure_public);
+  return router::CheckOptions(r, s->insecure_public || !s->tokens_file.empty());
 }
 
 StatusOr<UniqueFd> OpenAccessLog(Settings* s) {
@@ -113,7 +123,11 @@ Status Run(Settings* settings, Role& role) {
   auto resolver =
       router::MakeApiResolver(rpc::Connect(TargetOf(settings->api_socket)), Clock::Real());
   auto reporter = router::MakeActivityReporter(rpc::Connect(TargetOf(settings->registry_socket)));
-  router::Router::Parts parts{resolver.get(), reporter.get(), Clock::Real()};
+  std::unique_ptr<router::TokenFile> tokens;
+  if (!settings->tokens_file.empty()) {
+    ASSIGN_OR_RETURN(tokens, router::TokenFile::Open(settings->tokens_file));
+  }
+  router::Router::Parts parts{resolver.get(), reporter.get(), Clock::Real(), tokens.get()};
   settings->router.more_metrics = [&role] { return role.metrics()->Render(); };
   ASSIGN_OR_RETURN(auto router, router::Router::Start(settings->router, parts));
   RETURN_IF_ERROR(

@@ -126,6 +126,10 @@ class PausingControl : public router::ActorResolver {
     }
     done(MakeAnswer(woke));
   }
+  void Progress(const router::ActorKey&,
+                std::function<void(StatusOr<std::optional<router::WakeProgress>>)> done) override {
+    done(std::optional<router::WakeProgress>());
+  }
   void Phases(const router::ActorKey&, const std::string&,
               std::function<void(StatusOr<std::vector<torpor::v1::Phase>>)> done) override {
     done(std::vector<torpor::v1::Phase>());

@@ -29,6 +29,7 @@ void Assign(const torpor::v1::WorkerRecord& worker, ateapi::WorkerAssignment& as
   assignment.set_worker_epoch(shown.epoch());
 }
 
+// Routers read the answer of an open operation, too (router/park/wake_progress.h).
 torpor::v1::Choice SourceChoice(const std::vector<SnapshotSource>& sources, bool narrowed) {
   torpor::v1::Choice choice;
   choice.set_question("source");

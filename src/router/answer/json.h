@@ -47,6 +47,14 @@ class JsonLine {
     }
     out_->push_back(']');
   }
+  // `write(JsonLine*)` fills it.
+  template <typename Write>
+  void Object(std::string_view key, Write write) {
+    Key(key);
+    JsonLine object(out_);
+    write(&object);
+    object.Close();
+  }
   void Close() { out_->push_back('}'); }
 
  private:

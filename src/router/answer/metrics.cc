@@ -58,6 +58,10 @@ void Metrics::ParkRejected(std::string_view cap) {
   Count("torpor_router_park_rejected_total", fmt::format("cap=\"{}\"", cap));
 }
 
+void Metrics::RateLimited(std::string_view of) {
+  Count("torpor_router_rate_limited_total", fmt::format("limit=\"{}\"", of));
+}
+
 void Metrics::ResumeRetry(Code code) {
   Count("torpor_router_resume_retries_total",
         fmt::format("code=\"{}\"", absl::StatusCodeToString(code)));

@@ -51,6 +51,8 @@ class Metrics {
   void Parked(ParkResult result, Duration d) { park_[static_cast<int>(result)].Observe(d); }
   void Drained(DrainResult result, Duration d) { drain_[static_cast<int>(result)].Observe(d); }
   void ParkRejected(std::string_view cap) EXCLUDES(mu_);
+  // `of`: address or atespace.
+  void RateLimited(std::string_view of) EXCLUDES(mu_);
   void ResumeRetry(Code code) EXCLUDES(mu_);
   void CutStream(std::string_view reason) EXCLUDES(mu_);
   void BadRequest(Rule rule) EXCLUDES(mu_);

@@ -111,6 +111,7 @@ Reply ReplyForPark(const ParkOutcome& outcome) {
   }
   reply.reached_actor = false;
   reply.queue_position = outcome.queue_position;
+  if (reply.reason == "STILL_WAKING") reply.progress = outcome.progress;
   return reply;
 }
 
@@ -132,6 +133,28 @@ Reply ReplyForRule(Rule rule) {
   } else if (rule == Rule::kMethodRefused) {
     reply.message = "CONNECT and TRACE are not served";
   }
+  return reply;
+}
+
+Reply ReplyForDenial(const Denial& denial) {
+  Reply reply;
+  reply.status = denial.known ? 403 : 401;
+  reply.reason = "UNAUTHENTICATED";
+  if (denial.known) reply.reason = "NOT_ALLOWED";
+  reply.message = denial.message;
+  reply.reached_actor = false;
+  reply.wants_token = !denial.known;
+  return reply;
+}
+
+Reply ReplyForRate(std::string_view of, int64_t per_second, Duration wait) {
+  Reply reply;
+  reply.status = 429;
+  reply.reason = "RATE_LIMITED";
+  reply.message =
+      fmt::format("this router takes at most {} requests per second for one {}", per_second, of);
+  reply.reached_actor = false;
+  reply.retry_after_ms = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
   return reply;
 }
 
@@ -183,6 +206,13 @@ void RenderReply(const Reply& reply, const RenderOptions& options, std::string* 
   if (reply.reached_actor) json.Bool("reached_actor", *reply.reached_actor);
   if (reply.retry_after_ms) json.Number("retry_after_ms", *reply.retry_after_ms);
   if (reply.queue_position > 0) json.Number("queue_position", reply.queue_position);
+  if (reply.progress) {
+    json.Object("progress", [&](JsonLine* progress) {
+      progress->Text("phase", reply.progress->phase);
+      if (!reply.progress->source.empty()) progress->Text("source", reply.progress->source);
+      progress->Number("elapsed_ms", static_cast<int64_t>(ToMs(reply.progress->elapsed)));
+    });
+  }
   if (!reply.trace_id.empty()) json.Text("trace_id", reply.trace_id);
   json.Close();
   body += "\n";
@@ -195,6 +225,7 @@ void RenderReply(const Reply& reply, const RenderOptions& options, std::string* 
   if (reply.retry_after_ms) {
     fmt::format_to(to, "Retry-After: {}\r\n", WholeSeconds(*reply.retry_after_ms));
   }
+  if (reply.wants_token) out->append("WWW-Authenticate: Bearer\r\n");
   if (!options.request_id.empty()) fmt::format_to(to, "x-request-id: {}\r\n", options.request_id);
   if (!options.server_timing.empty()) {
     fmt::format_to(to, "Server-Timing: {}\r\n", options.server_timing);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "router/admit/authorizer.h"
 #include "router/h1/rules.h"
 #include "router/park/parking_lot.h"
 
@@ -20,7 +21,9 @@ struct Reply {
   std::optional<bool> reached_actor;      // Whether a byte of the request can have reached it.
   std::optional<int64_t> retry_after_ms;  // Absent: waiting alone does not help.
   int queue_position = 0;                 // From 1; 0 = none.
+  std::optional<WakeProgress> progress;   // Of STILL_WAKING, if the wake is known to be under way.
   std::string trace_id;
+  bool wants_token = false;  // 401: a bearer token would help.
 };
 
 // What a failed resume means for the client: table by code and reason. `state` is the metadata of
@@ -35,6 +38,9 @@ ResumeMeaning MapResume(Code code, std::string_view reason, std::string_view sta
 Reply ReplyForResume(const Status& status);
 Reply ReplyForPark(const ParkOutcome& outcome);
 Reply ReplyForRule(Rule rule);
+Reply ReplyForDenial(const Denial& denial);
+// More than `per_second` requests came from, or for, one `of`.
+Reply ReplyForRate(std::string_view of, int64_t per_second, Duration wait);
 
 std::string_view StatusText(int status);
 

@@ -91,8 +91,11 @@ TEST(ReplyTest, OutcomesOfParking) {
   outcome.queue_position = 3;
   EXPECT_EQ(ReplyForPark(outcome).reason, "STILL_WAKING");
   EXPECT_EQ(ReplyForPark(outcome).queue_position, 3);
+  outcome.progress = WakeProgress{"start", "durable", std::chrono::milliseconds(1500)};
+  EXPECT_TRUE(ReplyForPark(outcome).progress.has_value());
   outcome.status = Error(Code::kResourceExhausted, "NO_CAPACITY", "");
   EXPECT_EQ(ReplyForPark(outcome).reason, "NO_CAPACITY");
+  EXPECT_FALSE(ReplyForPark(outcome).progress.has_value());
   outcome = {ParkOutcome::Kind::kFull};
   outcome.cap = "memory";
   EXPECT_EQ(ReplyForPark(outcome).reason, "PARKING_FULL");
@@ -108,6 +111,36 @@ TEST(ReplyTest, RulesBecomeStatuses) {
   EXPECT_THAT(ReplyForRule(Rule::kObsFold).message, HasSubstr("obs_fold"));
 }
 
+TEST(ReplyTest, DenialsSayWhatWouldHelp) {
+  Reply unknown = ReplyForDenial({false, "who are you"});
+  EXPECT_EQ(unknown.status, 401);
+  EXPECT_EQ(unknown.reason, "UNAUTHENTICATED");
+  EXPECT_EQ(unknown.message, "who are you");
+  EXPECT_EQ(unknown.reached_actor, false);
+  std::string out;
+  RenderReply(unknown, {}, &out);
+  EXPECT_THAT(out, HasSubstr("\r\nWWW-Authenticate: Bearer\r\n"));
+  Reply known = ReplyForDenial({true, "not yours"});
+  EXPECT_EQ(known.status, 403);
+  EXPECT_EQ(known.reason, "NOT_ALLOWED");
+  out.clear();
+  RenderReply(known, {}, &out);
+  EXPECT_THAT(out, Not(HasSubstr("WWW-Authenticate")));
+  // That the control plane refuses the router is nothing a client's token would change.
+  out.clear();
+  RenderReply(ReplyForResume(Error(Code::kUnauthenticated, "UNAUTHENTICATED", "no")), {}, &out);
+  EXPECT_THAT(out, Not(HasSubstr("WWW-Authenticate")));
+}
+
+TEST(ReplyTest, ARateIsExplained) {
+  Reply reply = ReplyForRate("atespace", 50, std::chrono::microseconds(20'100));
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_EQ(reply.reason, "RATE_LIMITED");
+  EXPECT_EQ(reply.retry_after_ms, 21) << "rounded up: earlier would be too early";
+  EXPECT_EQ(reply.reached_actor, false);
+  EXPECT_THAT(reply.message, HasSubstr("50 requests per second for one atespace"));
+}
+
 TEST(ReplyTest, IsAProblemDocument) {
   Reply reply;
   reply.status = 503;
@@ -117,6 +150,7 @@ TEST(ReplyTest, IsAProblemDocument) {
   reply.reached_actor = false;
   reply.retry_after_ms = 1001;
   reply.queue_position = 2;
+  reply.progress = WakeProgress{"start", "cold boot", std::chrono::microseconds(31'999'900)};
   reply.trace_id = "t";
   std::string out;
   RenderReply(reply, {.close = true, .request_id = "id"}, &out);
@@ -128,7 +162,8 @@ TEST(ReplyTest, IsAProblemDocument) {
       "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
       "\"reason\":\"STILL_WAKING\",\"message\":\"a \\\"quoted\\\" \\u0001 text\","
       "\"actor\":\"demo/a\",\"reached_actor\":false,\"retry_after_ms\":1001,"
-      "\"queue_position\":2,\"trace_id\":\"t\"}\n";
+      "\"queue_position\":2,\"progress\":{\"phase\":\"start\",\"source\":\"cold boot\","
+      "\"elapsed_ms\":31999},\"trace_id\":\"t\"}\n";
   EXPECT_EQ(out.substr(out.find("\r\n\r\n") + 4), body);
   EXPECT_THAT(out, HasSubstr("Content-Length: " + std::to_string(body.size()) + "\r\n"));
   out.clear();
@@ -192,6 +227,7 @@ TEST(MetricsTest, RendersCountersAndHistograms) {
   metrics.BadRequest(Rule::kObsFold);
   metrics.ParkRejected("memory");
   metrics.ResumeRetry(Code::kAborted);
+  metrics.RateLimited("address");
   metrics.Parked(ParkResult::kServed, std::chrono::seconds(2));
   Metrics::Gauges gauges;
   gauges.parked = 5;
@@ -205,6 +241,7 @@ TEST(MetricsTest, RendersCountersAndHistograms) {
            "torpor_router_request_seconds_sum{wake=\"none\"} 0.006000\n",
            "torpor_router_bad_requests_total{rule=\"obs_fold\"} 1\n",
            "torpor_router_park_rejected_total{cap=\"memory\"} 1\n",
+           "torpor_router_rate_limited_total{limit=\"address\"} 1\n",
            "torpor_router_resume_retries_total{code=\"ABORTED\"} 1\n",
            "torpor_router_park_seconds_count{outcome=\"served\"} 1\n",
            "torpor_router_parked 5\n",

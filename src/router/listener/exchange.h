@@ -59,6 +59,8 @@ class Exchange : public ActorConnection::User, public std::enable_shared_from_th
 
   // Dispatch.
   void ReadRequest(const RequestHead& head);
+  // Whether the request may go on to its actor, or the answer instead.
+  std::optional<Reply> Refusal(const RequestHead& head) const;
   void SetBudget(const RequestHead& head);
   void FindRoute();
   void Park(Duration pause);
@@ -129,6 +131,7 @@ class Exchange : public ActorConnection::User, public std::enable_shared_from_th
 
   // The way to the actor.
   MonotonicTime budget_end_{};
+  MonotonicTime budget_end_max_{};  // Of a cold wake.
   uint64_t ticket_ = 0;
   int refusals_ = 0;  // Of doors, since the request came.
   int connect_refused_ = 0;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include "base/trace.h"
 
+#include "router/admit/client_address.h"
 #include "router/h1/rewrite.h"
 #include "router/listener/doors.h"
 #include "router/listener/exchange.h"
@@ -65,6 +66,10 @@ void Exchange::Start(const RequestHead& head, size_t head_size) {
   } else {
     traceparent_ = "00-" + shard_->random.Hex(2) + "-" + shard_->random.Hex(1) + "-01";
   }
+  if (std::optional<Reply> refusal = Refusal(head)) {
+    client_->in().Consume(head_size);
+    return Answer(*std::move(refusal));
+  }
   std::string actor = key_.ToString();
   RequestRewrite rewrite;
   rewrite.target = path;
@@ -95,15 +100,45 @@ void Exchange::ReadRequest(const RequestHead& head) {
                                                               : shard_->random.Hex(2);
 }
 
+std::optional<Reply> Exchange::Refusal(const RequestHead& head) const {
+  SharedState& shared = *shard_->shared;
+  auto over = [&](RateLimit* rate, std::string_view key, std::string_view of) {
+    std::optional<Duration> wait = rate->Take(key, started_);
+    if (wait) shared.metrics.RateLimited(of);
+    return wait;
+  };
+  if (shared.address_rate.on()) {
+    std::string_view client = client_->address();
+    if (client_->trusted()) client = ClientAddress(head, client, shared.proxies);
+    if (auto wait = over(&shared.address_rate, ClientKey(client), "address")) {
+      return ReplyForRate("client address", options().rate_per_address, *wait);
+    }
+  }
+  if (shared.authorizer != nullptr) {
+    auto denial = shared.authorizer->Authorize(head, key_);
+    if (denial) return ReplyForDenial(*denial);
+  }
+  // Counted last, so that nobody can use up what belongs to an atespace that is not theirs.
+  if (shared.atespace_rate.on()) {
+    if (auto wait = over(&shared.atespace_rate, key_.atespace, "atespace")) {
+      return ReplyForRate("atespace", options().rate_per_atespace, *wait);
+    }
+  }
+  return std::nullopt;
+}
+
 void Exchange::SetBudget(const RequestHead& head) {
   HttpSettings settings = shard_->shared->cache.LastSettings(key_);
   Duration budget = settings.park_budget.value_or(options().park_budget);
+  bool chosen = settings.park_budget.has_value();
   const Field* asked = head.Find(FieldId::kParkTimeout);
   if (asked != nullptr) {
     std::optional<Duration> shorter = ParseParkTimeout(asked->value);
+    chosen |= shorter.has_value();
     if (shorter) budget = std::min(budget, *shorter);
   }
   budget_end_ = started_ + budget;
+  budget_end_max_ = chosen ? budget_end_ : started_ + options().park_budget_max;
 }
 
 void Exchange::FindRoute() {
@@ -124,6 +159,7 @@ void Exchange::Park(Duration pause) {
   request.key = key_;
   request.traceparent = traceparent_;
   request.deadline = budget_end_;
+  request.extend_until = budget_end_max_;
   request.bytes = request_head_.size() + (request_body_.done() ? 0 : options().park_body_bytes);
   if (pause > Duration::zero()) request.not_before = park_began_ + pause;
   // A little of the body may come in, which also shows when the client leaves.
@@ -155,6 +191,7 @@ void Exchange::OnParked(ParkOutcome outcome) {
     shard_->shared->metrics.Parked(ParkResult::kServed, waited);
   }
   route_ = std::move(outcome.route);
+  budget_end_ = std::max(budget_end_, outcome.deadline);
   Connect();
 }
 

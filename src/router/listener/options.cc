@@ -100,14 +100,15 @@ StatusOr<ListenAddress> ParseListenAddress(std::string_view text) {
   return out;
 }
 
-Status CheckOptions(const RouterOptions& options, bool insecure_public) {
+Status CheckOptions(const RouterOptions& options, bool may_be_public) {
   if (options.listen.empty()) return Invalid("at least one --router-listen address is needed");
   for (const std::string& text : options.listen) {
     ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
-    if (!address.loopback && !insecure_public) {
+    if (!address.loopback && !may_be_public) {
       return Invalid(fmt::format(
           "--router-listen {} can be reached by other machines and nobody authorizes requests "
-          "there; listen on 127.0.0.1, or say --insecure-public if that is wanted",
+          "there; listen on 127.0.0.1, say who may in --authorize-tokens-file, or say "
+          "--insecure-public if that is wanted",
           text));
     }
   }

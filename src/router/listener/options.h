@@ -27,6 +27,8 @@ struct RouterOptions {
 
   ParkLimits park;
   Duration park_budget = std::chrono::seconds(30);
+  // A cold wake extends park_budget up to this. Not what a client or a template asked for.
+  Duration park_budget_max = std::chrono::seconds(120);
   size_t park_body_bytes = 16 << 10;
 
   HeadLimits head_limits;
@@ -37,6 +39,11 @@ struct RouterOptions {
   Duration actor_idle_time = std::chrono::seconds(60);
   size_t routes_max = 100'000;
   Duration route_ttl = std::chrono::seconds(30);
+
+  // Requests per second; 0 = off.
+  int64_t rate_per_address = 0;
+  int64_t rate_per_atespace = 0;
+  size_t rate_keys_max = 100'000;  // Addresses, and as many atespaces.
 
   Duration head_timeout = std::chrono::seconds(10);
   Duration first_byte_timeout = std::chrono::minutes(15);   // 0 = none.
@@ -50,9 +57,9 @@ struct RouterOptions {
   int access_log_fd = -1;  // Borrowed; -1 = off.
 };
 
-// Refuses what could not work: bad addresses, domains, networks. Without `insecure_public` also a
-// listener that other machines can reach, because nobody authorizes requests there.
-Status CheckOptions(const RouterOptions& options, bool insecure_public);
+// Refuses what could not work: bad addresses, domains, networks. Unless `may_be_public` (there is
+// an authorizer, or the operator wants none) also a listener that other machines can reach.
+Status CheckOptions(const RouterOptions& options, bool may_be_public);
 
 struct ListenAddress {
   std::string ip;

@@ -69,11 +69,11 @@ size_t ConnectionsMax(size_t asked) {
 class RouterImpl : public Router {
  public:
   RouterImpl(RouterOptions options, Parts parts, AddressSet proxies)
-      : shared_(std::move(options), parts.clock, parts.resolver),
-        proxies_(std::move(proxies)),
+      : shared_(std::move(options), std::move(proxies), parts.clock, parts.resolver),
         per_address_(shared_.options.connections_per_address),
         connections_max_(ConnectionsMax(shared_.options.connections_max)) {
     shared_.reporter = parts.reporter;
+    shared_.authorizer = parts.authorizer;
   }
   ~RouterImpl() override { Shutdown(); }
 
@@ -108,7 +108,6 @@ class RouterImpl : public Router {
   std::string StatusPage() const;
 
   SharedState shared_;
-  const AddressSet proxies_;
   AddressCounter per_address_;
   const size_t connections_max_;
   AdminPages pages_;
@@ -255,7 +254,7 @@ void RouterImpl::OnAccepted(Worker* worker, Tcp::socket socket) {
   bool counted = !address.is_loopback();
   if (counted && !per_address_.Add(text)) return;
   TuneTcp(socket.native_handle());
-  bool trusted = proxies_.Contains(text);
+  bool trusted = shared_.proxies.Contains(text);
   auto connection = std::make_shared<ClientConnection>(
       &worker->shard,
       Socket(worker->shard.io.get_executor(), net::generic::stream_protocol(peer.protocol()),
@@ -295,7 +294,10 @@ void RouterImpl::EverySecond(Worker* worker) {
     shard.idle_actor_connections.store(shard.pool.idle(), std::memory_order_relaxed);
     shard.busy_actor_connections.store(shard.pool.busy(), std::memory_order_relaxed);
     shard.log.Flush();
-    if (shared_.reporter != nullptr && worker == workers_[0].get()) ReportActivity();
+    if (worker == workers_[0].get()) {
+      if (shared_.reporter != nullptr) ReportActivity();
+      if (shared_.authorizer != nullptr) shared_.authorizer->Refresh();
+    }
     EverySecond(worker);
   });
 }

@@ -6,12 +6,13 @@
 //   ... router->Shutdown();
 //
 // Own threads: one event loop each, listening with SO_REUSEPORT; a connection stays on its thread.
-// The resolver and the reporter are borrowed and must stop calling back before the router is
+// The parts are borrowed. The resolver and the reporter must stop calling back before the router is
 // destroyed; they may do so after Shutdown.
 
 #include <memory>
 
 #include "base/status.h"
+#include "router/admit/authorizer.h"
 #include "router/idle/activity.h"
 #include "router/listener/options.h"
 #include "router/park/resolver.h"
@@ -24,6 +25,7 @@ class Router {
     ActorResolver* resolver = nullptr;
     ActivityReporter* reporter = nullptr;  // Null: nobody is told.
     Clock* clock = Clock::Real();
+    Authorizer* authorizer = nullptr;  // Null: who reaches a listener may reach every actor.
   };
 
   // Listens when it returns. INVALID_ARGUMENT for addresses that are none; other codes from

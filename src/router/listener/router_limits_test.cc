@@ -183,6 +183,80 @@ TEST(RouterLimitsTest, ARefusedWakeIsExplained) {
   EXPECT_THAT(client.ReadAnswer(), StartsWith("HTTP/1.1 200"));
 }
 
+// The control plane says that a wake from the object store is under way.
+RouterOptions ShortBudgets() {
+  RouterOptions options = TestOptions();
+  options.park_budget = seconds(1);
+  options.park_budget_max = seconds(2);
+  return options;
+}
+WakeProgress Cold() { return WakeProgress{"start", "durable", seconds(7), true}; }
+
+TEST(RouterLimitsTest, AColdWakeExtendsTheDefaultBudgetAndIsExplained) {
+  ParkingBed s(ShortBudgets());
+  s.resolver.set_progress(Cold());
+  Peer client = s.Client();
+  auto begin = std::chrono::steady_clock::now();
+  client.Send(Get("/"));
+  std::string body;
+  EXPECT_THAT(client.ReadAnswer(&body), HasSubstr("torpor-reason: STILL_WAKING\r\n"));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, seconds(2));
+  EXPECT_THAT(body, HasSubstr("\"queue_position\":1,\"progress\":{\"phase\":\"start\","
+                              "\"source\":\"durable\",\"elapsed_ms\":7"));
+  s.resolver.AnswerNext(FakeResolver::Woken(RouteTo(s.door)));
+}
+
+TEST(RouterLimitsTest, AnExtendedBudgetAlsoHoldsForWhatTheDoorRefuses) {
+  RouterOptions options = ShortBudgets();
+  options.park_budget_max = seconds(60);
+  ParkingBed s(options, [](const std::string&, int number) {
+    return number == 1 ? FakeDoor::No(503, "DRAINING") : std::string(FakeDoor::kOpen);
+  });
+  s.resolver.set_progress(Cold());
+  Peer client = s.Client();
+  client.Send(Get("/"));
+  ASSERT_TRUE(s.resolver.WaitForCalls(1));
+  std::this_thread::sleep_for(milliseconds(1200));
+  s.resolver.AnswerNext(FakeResolver::Woken(RouteTo(s.door)));
+  ASSERT_TRUE(s.resolver.WaitForCalls(2));
+  // Long enough for a deadline that is over to be noticed.
+  std::this_thread::sleep_for(milliseconds(100));
+  s.resolver.AnswerNext(FakeResolver::Woken(RouteTo(s.door)));
+  EXPECT_THAT(client.ReadAnswer(), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(RouterLimitsTest, WhatAClientAsksForIsNotExtended) {
+  RouterOptions options = ShortBudgets();
+  options.park_budget_max = seconds(60);
+  ParkingBed s(options);
+  s.resolver.set_progress(Cold());
+  Peer client = s.Client();
+  client.Send(Get("/", "torpor-park-timeout: 1\r\n"));
+  std::string body;
+  EXPECT_THAT(client.ReadAnswer(&body), HasSubstr("torpor-reason: STILL_WAKING\r\n"));
+  EXPECT_THAT(body, HasSubstr("\"source\":\"durable\""));
+  s.resolver.AnswerNext(FakeResolver::Woken(RouteTo(s.door)));
+}
+
+TEST(RouterLimitsTest, WhatATemplateSaysIsNotExtended) {
+  RouterOptions options = ShortBudgets();
+  options.park_budget_max = seconds(60);
+  options.route_ttl = milliseconds(1);
+  ParkingBed s(options);
+  s.resolver.set_progress(Cold());
+  Peer client = s.Client();
+  client.Send(Get("/"));
+  ASSERT_TRUE(s.resolver.WaitForCalls(1));
+  Route route = RouteTo(s.door);
+  route.http.park_budget = seconds(1);
+  s.resolver.AnswerNext(FakeResolver::Running(route));
+  EXPECT_THAT(client.ReadAnswer(), StartsWith("HTTP/1.1 200"));
+  std::this_thread::sleep_for(milliseconds(2));
+  client.Send(Get("/"));
+  EXPECT_THAT(client.ReadAnswer(), HasSubstr("torpor-reason: STILL_WAKING\r\n"));
+  s.resolver.AnswerNext(FakeResolver::Woken(RouteTo(s.door)));
+}
+
 TEST(RouterLimitsTest, TheLeaderMayLeave) {
   ParkingBed s;
   Peer second = s.Client();

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/time.h"
+#include "router/admit/authorizer.h"
+#include "router/admit/rate_limit.h"
 #include "router/answer/access_log.h"
 #include "router/answer/metrics.h"
 #include "router/h1/head.h"
@@ -27,23 +29,30 @@ class Doors;
 
 // Thread-safe parts only.
 struct SharedState {
-  SharedState(RouterOptions o, Clock* c, ActorResolver* r)
+  SharedState(RouterOptions o, AddressSet p, Clock* c, ActorResolver* r)
       : options(std::move(o)),
         rules(options.actor_domains, options.target_header_hosts),
+        proxies(std::move(p)),
         clock(c),
         resolver(r),
+        address_rate(options.rate_per_address, options.rate_keys_max),
+        atespace_rate(options.rate_per_atespace, options.rate_keys_max),
         cache(options.routes_max, options.route_ttl) {}
 
   const RouterOptions options;
   const TargetRules rules;
+  const AddressSet proxies;
   Clock* const clock;
   ActorResolver* const resolver;
+  RateLimit address_rate;
+  RateLimit atespace_rate;
   RouteCache cache;
   Metrics metrics;
   ActivityTracker activity;
   std::unique_ptr<ParkingLot> lot;
   Doors* doors = nullptr;                // Set before the threads begin.
   ActivityReporter* reporter = nullptr;  // May stay null.
+  Authorizer* authorizer = nullptr;      // Null: everybody may.
   std::atomic<bool> draining{false};
   std::atomic<size_t> connections{0};
 };

@@ -115,6 +115,7 @@ TEST(OptionsTest, PublicListenersNeedToBeWanted) {
     options.listen = {"127.0.0.1:1", address};
     EXPECT_THAT(CheckOptions(options, false), HasCode(Code::kInvalidArgument)) << address;
     EXPECT_THAT(CheckOptions(options, false), MessageHas("--insecure-public")) << address;
+    EXPECT_THAT(CheckOptions(options, false), MessageHas("--authorize-tokens-file")) << address;
     EXPECT_OK(CheckOptions(options, true)) << address;
   }
   for (const char* bad : {"", "x", "80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "host:80"}) {

@@ -8,6 +8,12 @@ namespace torpor::router {
 namespace {
 
 constexpr Duration kCapacityWaitMax = std::chrono::seconds(60);
+// How long before a deadline it is asked how far the wake is, and how long the answer is good for.
+constexpr Duration kAskBefore = std::chrono::seconds(1);
+constexpr Duration kProgressGood = std::chrono::seconds(2);
+// Not asked earlier than this after the request came: most wakes are over by then.
+constexpr Duration kAskNotBefore = std::chrono::milliseconds(200);
+constexpr Duration kExtension = std::chrono::seconds(5);
 
 template <typename Actions>
 void RunAll(Actions& actions) {
@@ -39,9 +45,10 @@ uint64_t ParkingLot::Park(Request request, std::function<void(ParkOutcome)> done
           ++parked_;
           memory_bytes_ += request.bytes;
         }
-        flight->waiters.push_back(Waiter{ticket, request.deadline, request.bytes, std::move(done)});
+        flight->waiters.push_back(
+            Waiter{ticket, request.deadline, request.extend_until, request.bytes, std::move(done)});
         tickets_[ticket] = flight;
-        due_.insert(Due{request.deadline, ticket, false});
+        SetDue(&flight->waiters.back(), parts_.clock->Now());
         bool fresh = !flight->calling && flight->wake_up == MonotonicTime{};
         if (fresh && request.not_before > parts_.clock->Now()) {
           // The last answer did not help: this flight begins with a pause.
@@ -197,13 +204,14 @@ void ParkingLot::Land(Flight* flight, const ActorResolver::Answer& answer, Actio
     WakeRole role = !answer.woke ? WakeRole::kNone
                     : first      ? WakeRole::kTriggered
                                  : WakeRole::kJoined;
-    actions->push_back(
-        [done = std::move(waiter.done), outcome, role, report = first ? report : nullptr] {
-          ParkOutcome mine = *outcome;
-          mine.role = role;
-          mine.report = report;
-          done(std::move(mine));
-        });
+    actions->push_back([done = std::move(waiter.done), outcome, role, deadline = waiter.deadline,
+                        report = first ? report : nullptr] {
+      ParkOutcome mine = *outcome;
+      mine.role = role;
+      mine.report = report;
+      mine.deadline = deadline;
+      done(std::move(mine));
+    });
     first = false;
   }
   Erase(flight);
@@ -252,7 +260,7 @@ ParkingLot::Waiter ParkingLot::Remove(Flight* flight, std::list<Waiter>::iterato
   Waiter waiter = std::move(*it);
   flight->waiters.erase(it);
   tickets_.erase(waiter.ticket);
-  due_.erase(Due{waiter.deadline, waiter.ticket, false});
+  due_.erase(Due{waiter.due, waiter.ticket, false});
   if (flight->counted) {
     --parked_;
     memory_bytes_ -= waiter.bytes;
@@ -287,17 +295,69 @@ void ParkingLot::OnDue(const Due& due, MonotonicTime now, Actions* actions) {
     }
     return;
   }
-  Flight* flight = tickets_.at(due.id);
+  OnWaiterDue(due.id, now, actions);
+}
+
+void ParkingLot::OnWaiterDue(uint64_t ticket, MonotonicTime now, Actions* actions) {
+  Flight* flight = tickets_.at(ticket);
   int position = 1;
   auto it = flight->waiters.begin();
-  for (; it->ticket != due.id; ++it) ++position;
-  (void)now;
+  for (; it->ticket != ticket; ++it) ++position;
+  if (it->asks_next) {
+    Ask(flight, now, actions);
+    it->asks_next = false;
+    it->due = it->deadline;
+    due_.insert(Due{it->due, ticket, false});
+    return;
+  }
+  std::optional<WakeProgress> progress = FreshProgress(*flight, now);
+  if (progress && progress->cold && !progress->has_own_budget && now < it->extend_until) {
+    it->deadline = std::min(it->extend_until, now + kExtension);
+    return SetDue(&*it, now);
+  }
   Waiter waiter = Remove(flight, it);
   ParkOutcome outcome{ParkOutcome::Kind::kBudget};
   if (!flight->calling) outcome.status = flight->last;
   outcome.queue_position = position;
+  outcome.progress = std::move(progress);
   actions->push_back([done = std::move(waiter.done), outcome] { done(outcome); });
   EndIfAbandoned(flight);
+}
+
+void ParkingLot::SetDue(Waiter* waiter, MonotonicTime now) {
+  MonotonicTime ask = std::max(waiter->deadline - kAskBefore, now + kAskNotBefore);
+  waiter->asks_next = ask < waiter->deadline;
+  waiter->due = waiter->asks_next ? ask : waiter->deadline;
+  due_.insert(Due{waiter->due, waiter->ticket, false});
+}
+
+void ParkingLot::Ask(Flight* flight, MonotonicTime now, Actions* actions) {
+  // A lookup that is still young has nothing to tell; waiters with like deadlines share an answer.
+  if (!flight->counted || flight->asking || now - flight->progress_at < kAskBefore / 2) return;
+  flight->asking = true;
+  actions->push_back([this, id = flight->id, key = flight->key] {
+    parts_.resolver->Progress(key, [this, id](StatusOr<std::optional<WakeProgress>> progress) {
+      OnProgress(id, std::move(progress));
+    });
+  });
+}
+
+void ParkingLot::OnProgress(uint64_t flight_id, StatusOr<std::optional<WakeProgress>> progress) {
+  MutexLock lock(&mu_);
+  auto it = flights_.find(flight_id);
+  if (it == flights_.end()) return;
+  Flight* flight = it->second.get();
+  flight->asking = false;
+  flight->progress_at = parts_.clock->Now();
+  flight->progress = progress.ok() ? *std::move(progress) : std::nullopt;
+}
+
+std::optional<WakeProgress> ParkingLot::FreshProgress(const Flight& flight,
+                                                      MonotonicTime now) const {
+  if (!flight.progress || now - flight.progress_at > kProgressGood) return std::nullopt;
+  WakeProgress progress = *flight.progress;
+  progress.elapsed += now - flight.progress_at;
+  return progress;
 }
 
 void ParkingLot::Arm(Actions* actions) {

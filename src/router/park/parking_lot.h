@@ -6,6 +6,10 @@
 // who leaves changes nothing for the others. Each request has its own deadline, which ends its
 // waiting, never the wake. A flight ends with its outcome; who comes later starts a new one.
 //
+// A request may let its deadline be moved: while the control plane says that the wake is under way
+// and cold (an image or a snapshot has to come from elsewhere), by a few seconds at a time. It is
+// asked shortly before a deadline, once per flight.
+//
 // A request that only looks up a running actor takes no slot: slots are counted from the moment a
 // flight has to wait (a first failure, or no answer within `lookup_grace`).
 //
@@ -48,6 +52,8 @@ struct ParkOutcome {
   std::shared_ptr<WakeReport> report;  // Only for kTriggered.
   int queue_position = 0;              // Of kBudget and kFull, from 1.
   std::string_view cap;
+  std::optional<WakeProgress> progress;  // Of kBudget, if the wake is known to be under way.
+  MonotonicTime deadline{};              // Of kRoute: until when it would have waited.
 };
 
 class ParkingLot {
@@ -67,9 +73,10 @@ class ParkingLot {
   struct Request {
     ActorKey key;
     MonotonicTime deadline;
-    size_t bytes = 0;            // Held while it waits.
-    std::string traceparent{};   // The wake carries that of the first request of a flight.
-    MonotonicTime not_before{};  // A flight begun by this request waits until then.
+    size_t bytes = 0;              // Held while it waits.
+    std::string traceparent{};     // The wake carries that of the first request of a flight.
+    MonotonicTime not_before{};    // A flight begun by this request waits until then.
+    MonotonicTime extend_until{};  // The deadline may be moved until then.
   };
   struct Stats {
     size_t parked = 0;   // With a slot.
@@ -102,8 +109,11 @@ class ParkingLot {
   struct Waiter {
     uint64_t ticket;
     MonotonicTime deadline;
+    MonotonicTime extend_until;
     size_t bytes;
     std::function<void(ParkOutcome)> done;
+    MonotonicTime due{};     // Of its entry in due_: the time to ask, then the deadline.
+    bool asks_next = false;  // That entry is the time to ask how far the wake is.
   };
   struct Flight {
     uint64_t id;
@@ -114,7 +124,10 @@ class ParkingLot {
     bool counted = false;  // Its waiters hold slots.
     int failures = 0;
     Status last;
-    MonotonicTime wake_up{};  // Next attempt, or the end of lookup_grace; in due_.
+    bool asking = false;                   // How far the wake is,
+    std::optional<WakeProgress> progress;  // which was this
+    MonotonicTime progress_at{};           // at this time.
+    MonotonicTime wake_up{};               // Next attempt, or the end of lookup_grace; in due_.
   };
   struct Due {
     MonotonicTime when;
@@ -137,6 +150,14 @@ class ParkingLot {
   void Erase(Flight* flight) REQUIRES(mu_);
   void SetWakeUp(Flight* flight, MonotonicTime when) REQUIRES(mu_);
   void OnDue(const Due& due, MonotonicTime now, Actions* actions) REQUIRES(mu_);
+  void OnWaiterDue(uint64_t ticket, MonotonicTime now, Actions* actions) REQUIRES(mu_);
+  // The waiter's next time to ask or, if that is too late, its deadline.
+  void SetDue(Waiter* waiter, MonotonicTime now) REQUIRES(mu_);
+  void Ask(Flight* flight, MonotonicTime now, Actions* actions) REQUIRES(mu_);
+  void OnProgress(uint64_t flight_id, StatusOr<std::optional<WakeProgress>> progress) EXCLUDES(mu_);
+  // What is known about the wake, with the time up to now.
+  std::optional<WakeProgress> FreshProgress(const Flight& flight, MonotonicTime now) const
+      REQUIRES(mu_);
   // The timer call that is needed for the earliest due entry, if any.
   void Arm(Actions* actions) REQUIRES(mu_);
 

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "router/park/retry.h"
-#include "router/testing/fake_resolver.h"
+#include "router/testing/lot_bed.h"
 
 namespace torpor::router {
 namespace {
@@ -22,65 +22,6 @@ using Kind = ParkOutcome::Kind;
 
 Status NoCapacity() { return Error(Code::kResourceExhausted, "NO_CAPACITY", "full"); }
 Status Crashed() { return Error(Code::kFailedPrecondition, "ACTOR_CRASHED", "crashed"); }
-
-// One outcome per request; null while it waits.
-using Slot = std::shared_ptr<std::optional<ParkOutcome>>;
-
-class LotTest : public ::testing::Test {
- protected:
-  explicit LotTest(ParkLimits limits = {}) { Make(limits); }
-  void Make(ParkLimits limits) {
-    ParkingLot::Parts parts;
-    parts.clock = &clock_;
-    parts.resolver = &resolver_;
-    parts.timer = [this](MonotonicTime when, std::function<void()> call) {
-      timers_.emplace(when, std::move(call));
-    };
-    parts.random01 = [] { return 0.999; };
-    parts.on_route = [this](const ActorKey& key, RoutePtr route) {
-      routed_.push_back(key.actor);
-      return route;
-    };
-    lot_ = std::make_unique<ParkingLot>(limits, std::move(parts));
-  }
-
-  Slot Park(const std::string& actor, Duration budget, size_t bytes = 100,
-            Duration not_before = {}) {
-    auto slot = std::make_shared<std::optional<ParkOutcome>>();
-    ParkingLot::Request request{{"demo", actor}, clock_.Now() + budget, bytes, {}};
-    if (not_before > Duration::zero()) request.not_before = clock_.Now() + not_before;
-    last_ticket_ = lot_->Park(std::move(request), [slot](ParkOutcome outcome) {
-      EXPECT_FALSE(slot->has_value()) << "answered twice";
-      *slot = std::move(outcome);
-    });
-    return slot;
-  }
-  // Moves the clock, stopping at every timer on the way.
-  void Advance(Duration by) {
-    MonotonicTime until = clock_.Now() + by;
-    while (!timers_.empty() && timers_.begin()->first <= until) {
-      auto timer = timers_.extract(timers_.begin());
-      if (timer.key() > clock_.Now()) clock_.Advance(timer.key() - clock_.Now());
-      timer.mapped()();
-    }
-    clock_.Advance(until - clock_.Now());
-  }
-  void AnswerWoken() { resolver_.AnswerNext(FakeResolver::Woken(SomeRoute())); }
-  void AnswerRunning() { resolver_.AnswerNext(FakeResolver::Running(SomeRoute())); }
-  static Route SomeRoute() {
-    Route route;
-    route.uid = "u";
-    route.generation = 1;
-    return route;
-  }
-
-  FakeClock clock_;
-  FakeResolver resolver_;
-  std::multimap<MonotonicTime, std::function<void()>> timers_;
-  std::vector<std::string> routed_;
-  std::unique_ptr<ParkingLot> lot_;
-  uint64_t last_ticket_ = 0;
-};
 
 TEST_F(LotTest, OneFlightServesAllInOrder) {
   Slot a = Park("x", seconds(30));
@@ -370,6 +311,10 @@ class SlotResolver : public ActorResolver {
     EXPECT_GT(wait_for_capacity, Duration::zero());
     queue_.push_back(std::move(done));
     Serve();
+  }
+  void Progress(const ActorKey&,
+                std::function<void(StatusOr<std::optional<WakeProgress>>)> done) override {
+    done(std::optional<WakeProgress>());
   }
   void Phases(const ActorKey&, const std::string&,
               std::function<void(StatusOr<std::vector<torpor::v1::Phase>>)> done) override {

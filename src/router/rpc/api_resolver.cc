@@ -47,8 +47,32 @@ class ApiResolver : public ActorResolver {
         },
         [this, done](StatusOr<ateapi::ResumeActorResponse> response) {
           if (!response.ok()) return done(response.status());
-          WithTemplate(*std::move(response), done);
+          ateapi::ObjectRef ref = response->actor().actor_template();
+          WithTemplate(ref, [this, response = *std::move(response),
+                             done](const StatusOr<TemplateHttp>& http) {
+            if (!http.ok()) return done(http.status());
+            Finish(response, *http, done);
+          });
         });
+  }
+
+  void Progress(const ActorKey& key,
+                std::function<void(StatusOr<std::optional<WakeProgress>>)> done) override {
+    torpor::v1::ExplainActorRequest request;
+    *request.mutable_actor() = RefOf(key);
+    Explain(std::move(request), [this, done](StatusOr<torpor::v1::ExplainActorResponse> response) {
+      if (!response.ok()) return done(response.status());
+      std::optional<WakeProgress> progress = ProgressOf(*response);
+      if (!progress || !progress->cold) return done(std::move(progress));
+      // The first request for an actor waits without knowing its template.
+      WithTemplate(response->actor().actor_template(),
+                   [progress = *std::move(progress), done](const StatusOr<TemplateHttp>& http) {
+                     if (!http.ok()) return done(http.status());
+                     WakeProgress known = progress;
+                     known.has_own_budget = http->http.park_budget.has_value();
+                     done(std::optional<WakeProgress>(std::move(known)));
+                   });
+    });
   }
 
   void Phases(const ActorKey& key, const std::string& op_id,
@@ -56,20 +80,15 @@ class ApiResolver : public ActorResolver {
     torpor::v1::ExplainActorRequest request;
     *request.mutable_actor() = RefOf(key);
     request.set_op_id(op_id);
-    calls_.Run<torpor::v1::ExplainActorRequest, torpor::v1::ExplainActorResponse>(
-        std::move(request), kReadTime,
-        [this](auto* c, auto* rq, auto* rs, auto cb) {
-          ops_->async()->ExplainActor(c, rq, rs, std::move(cb));
-        },
-        [done](StatusOr<torpor::v1::ExplainActorResponse> response) {
-          if (!response.ok()) return done(response.status());
-          std::vector<torpor::v1::Phase> phases;
-          if (response->reports_size() > 0) {
-            const auto& all = response->reports(0).phases();
-            phases.assign(all.begin(), all.end());
-          }
-          done(std::move(phases));
-        });
+    Explain(std::move(request), [done](StatusOr<torpor::v1::ExplainActorResponse> response) {
+      if (!response.ok()) return done(response.status());
+      std::vector<torpor::v1::Phase> phases;
+      if (response->reports_size() > 0) {
+        const auto& all = response->reports(0).phases();
+        phases.assign(all.begin(), all.end());
+      }
+      done(std::move(phases));
+    });
   }
 
  private:
@@ -85,6 +104,16 @@ class ApiResolver : public ActorResolver {
     return ref;
   }
 
+  void Explain(torpor::v1::ExplainActorRequest request,
+               std::function<void(StatusOr<torpor::v1::ExplainActorResponse>)> done) {
+    calls_.Run<torpor::v1::ExplainActorRequest, torpor::v1::ExplainActorResponse>(
+        std::move(request), kReadTime,
+        [this](auto* c, auto* rq, auto* rs, auto cb) {
+          ops_->async()->ExplainActor(c, rq, rs, std::move(cb));
+        },
+        std::move(done));
+  }
+
   void Finish(const ateapi::ResumeActorResponse& response, const TemplateHttp& http,
               const std::function<void(StatusOr<Answer>)>& done) {
     StatusOr<Route> route = RouteOf(response, http);
@@ -97,11 +126,10 @@ class ApiResolver : public ActorResolver {
     done(std::move(answer));
   }
 
-  void WithTemplate(ateapi::ResumeActorResponse response,
-                    std::function<void(StatusOr<Answer>)> done) EXCLUDES(mu_) {
-    const ateapi::ObjectRef& ref = response.actor().actor_template();
+  void WithTemplate(const ateapi::ObjectRef& ref,
+                    std::function<void(const StatusOr<TemplateHttp>&)> done) EXCLUDES(mu_) {
     std::string name = ref.atespace() + "/" + ref.name();
-    if (std::optional<TemplateHttp> http = Recall(name)) return Finish(response, *http, done);
+    if (std::optional<TemplateHttp> http = Recall(name)) return done(*std::move(http));
     ateapi::GetActorTemplateRequest request;
     *request.mutable_actor_template() = ref;
     calls_.Run<ateapi::GetActorTemplateRequest, ateapi::ActorTemplate>(
@@ -109,12 +137,12 @@ class ApiResolver : public ActorResolver {
         [this](auto* c, auto* rq, auto* rs, auto cb) {
           control_->async()->GetActorTemplate(c, rq, rs, std::move(cb));
         },
-        [this, name, response = std::move(response), done](StatusOr<ateapi::ActorTemplate> t) {
+        [this, name, done](const StatusOr<ateapi::ActorTemplate>& t) {
           if (!t.ok() && t.status().code() != Code::kNotFound) return done(t.status());
           // An actor keeps running when its template is gone.
           TemplateHttp http = t.ok() ? HttpOf(*t) : TemplateHttp();
           if (t.ok()) Remember(name, http);
-          Finish(response, http, done);
+          done(std::move(http));
         });
   }
 

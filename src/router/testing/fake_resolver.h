@@ -38,6 +38,31 @@ class FakeResolver : public ActorResolver {
     }
     if (auto_answer_) done(auto_answer_(key, number));
   }
+  // Nothing is under way unless the test says so.
+  void Progress(const ActorKey&,
+                std::function<void(StatusOr<std::optional<WakeProgress>>)> done) override {
+    std::optional<WakeProgress> progress;
+    {
+      MutexLock lock(&mu_);
+      ++progress_calls_;
+      progress = progress_;
+      if (progress_lost_) return;
+    }
+    done(std::move(progress));
+  }
+  void set_progress(std::optional<WakeProgress> progress) {
+    MutexLock lock(&mu_);
+    progress_ = std::move(progress);
+  }
+  // From now on nobody hears how far a wake is.
+  void LoseProgress() {
+    MutexLock lock(&mu_);
+    progress_lost_ = true;
+  }
+  int progress_calls() const {
+    MutexLock lock(&mu_);
+    return progress_calls_;
+  }
   void Phases(const ActorKey&, const std::string&,
               std::function<void(StatusOr<std::vector<torpor::v1::Phase>>)> done) override {
     std::vector<torpor::v1::Phase> phases(2);
@@ -91,6 +116,9 @@ class FakeResolver : public ActorResolver {
   mutable Mutex mu_;
   CondVar changed_;
   int calls_ GUARDED_BY(mu_) = 0;
+  int progress_calls_ GUARDED_BY(mu_) = 0;
+  std::optional<WakeProgress> progress_ GUARDED_BY(mu_);
+  bool progress_lost_ GUARDED_BY(mu_) = false;
   Duration last_wait_ GUARDED_BY(mu_){};
   std::string last_trace_ GUARDED_BY(mu_);
   std::vector<std::pair<ActorKey, std::function<void(StatusOr<Answer>)>>> pending_ GUARDED_BY(mu_);

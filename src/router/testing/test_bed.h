@@ -59,15 +59,13 @@ inline RouterOptions TestOptions() {
 class TestBed {
  public:
   explicit TestBed(FakeDoor::Actor actor, RouterOptions options = TestOptions(),
-                   FakeDoor::Gate gate = nullptr)
+                   FakeDoor::Gate gate = nullptr, Clock* clock = Clock::Real(),
+                   Authorizer* authorizer = nullptr)
       : door(std::move(actor), std::move(gate)), resolver([this](const ActorKey&, int) {
           return StatusOr<ActorResolver::Answer>(FakeResolver::Running(route));
         }) {
     route = RouteTo(door);
-    Begin(std::move(options));
-  }
-  void Begin(RouterOptions options) {
-    auto started = Router::Start(std::move(options), {&resolver, &reporter, Clock::Real()});
+    auto started = Router::Start(std::move(options), {&resolver, &reporter, clock, authorizer});
     CHECK(started.ok());
     router = std::move(started).value();
   }
@@ -88,7 +86,8 @@ class TestBed {
 // A router whose control plane answers when the test says so.
 class ParkingBed {
  public:
-  explicit ParkingBed(RouterOptions options = TestOptions()) : door(CountingActor) {
+  explicit ParkingBed(RouterOptions options = TestOptions(), FakeDoor::Gate gate = nullptr)
+      : door(CountingActor, std::move(gate)) {
     auto started = Router::Start(std::move(options), {&resolver, nullptr, Clock::Real()});
     CHECK(started.ok());
     router = std::move(started).value();
