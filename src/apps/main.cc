@@ -21,7 +21,7 @@ constexpr Command kCommands[] = {
     {"mover", torpor::MoverCommand},         {"up", torpor::UpCommand},
     {"down", torpor::DownCommand},           {"status", torpor::StatusCommand},
     {"config", torpor::ConfigCommand},       {"bench", torpor::BenchCommand},
-    {"doctor", torpor::DoctorCommand},
+    {"doctor", torpor::DoctorCommand},       {"snapshot", torpor::SnapshotCommand},
 };
 
 // Takes --run-as USER out of a role's arguments and gives up root. True when that went well.

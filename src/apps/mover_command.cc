@@ -22,7 +22,8 @@ struct Settings {
   std::string socket;
   std::string store_root;
   std::vector<std::string> allowed_storage;
-  int64_t zstd_level = 2;
+  int64_t zstd_level = snapshot::kZstdLevelDefault;
+  int64_t memory_budget = snapshot::kMemoryBudgetDefault;
   mover::ImagePullerOptions images;
 };
 
@@ -32,7 +33,10 @@ void Declare(Options* o, Settings* s) {
   o->String("store-root", &s->store_root, "directory that holds all file:// snapshots");
   o->Strings("allowed-storage", &s->allowed_storage,
              "addresses below which snapshots may lie (default file://STORE-ROOT)");
-  o->Int("snapshot-zstd-level", &s->zstd_level, -5, 9, "compression of snapshots");
+  o->Int("snapshot-zstd-level", &s->zstd_level, snapshot::kZstdLevelMin, snapshot::kZstdLevelMax,
+         "compression of snapshots");
+  o->Bytes("memory-budget", &s->memory_budget, snapshot::kMemoryBudgetMin,
+           "memory of all uploads and downloads together");
   o->String("image-layout-dir", &s->images.layout_dir,
             "directory of OCI layouts that are used before any registry");
   o->Strings("allowed-registries", &s->images.registries.allowed,
@@ -90,7 +94,9 @@ Status Run(const Settings& settings, Role& role) {
   mover::MoverOptions options;
   options.node_dir = settings.node_dir;
   options.allowed_storage = settings.allowed_storage;
-  options.zstd_level = static_cast<int>(settings.zstd_level);
+  options.resources.zstd_level = static_cast<int>(settings.zstd_level);
+  options.resources.memory_budget_bytes = settings.memory_budget;
+  options.resources.metrics = snapshot::BudgetMetrics(role.metrics());
   options.metrics = OperationMetrics(role.metrics(), "mover");
   ASSIGN_OR_RETURN(std::unique_ptr<mover::Mover> mover,
                    mover::Mover::Create(options, &stores, &images, Clock::Real()));

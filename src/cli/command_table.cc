@@ -16,6 +16,7 @@ constexpr std::pair<const char*, const char*> kMachineCommands[] = {
     {"status", "the roles of this machine"},
     {"doctor", "check this machine, its node directory and its records"},
     {"config", "check or print a configuration"},
+    {"snapshot", "inspect, verify or print the objects of a durable snapshot"},
     {"bench", "benchmarks"},
     {"apiserver", "one role"},
     {"router", "one role"},

@@ -129,20 +129,21 @@ StatusOr<std::unique_ptr<Mover>> Mover::Create(const MoverOptions& options,
     allowed.push_back(std::move(*uri));
   }
   ASSIGN_OR_RETURN(os::DirFd node_dir, os::DirFd::OpenPath(options.node_dir));
-  return std::unique_ptr<Mover>(
-      new Mover(options, stores, images, clock, std::move(node_dir), std::move(allowed)));
+  ASSIGN_OR_RETURN(std::unique_ptr<snapshot::Resources> resources,
+                   snapshot::Resources::Create(options.resources, clock));
+  return std::unique_ptr<Mover>(new Mover(options, stores, images, clock, std::move(node_dir),
+                                          std::move(allowed), std::move(resources)));
 }
 
 Mover::Mover(const MoverOptions& options, const objstore::StoreRegistry* stores,
              ImagePuller* images, Clock* clock, os::DirFd node_dir,
-             std::vector<objstore::Uri> allowed)
-    : zstd_level_(options.zstd_level),
-      stores_(stores),
+             std::vector<objstore::Uri> allowed, std::unique_ptr<snapshot::Resources> resources)
+    : stores_(stores),
       images_(images),
       node_dir_(std::move(node_dir)),
       allowed_(std::move(allowed)),
-      operations_(clock, options.metrics),
-      gate_(options.files_at_once_max > 0 ? options.files_at_once_max : snapshot::Cores()) {}
+      resources_(std::move(resources)),
+      operations_(clock, options.metrics) {}
 
 StatusOr<objstore::Uri> Mover::CheckStorage(const std::string& text) const {
   ASSIGN_OR_RETURN(objstore::Uri uri, objstore::ParseUri(text));
@@ -200,8 +201,7 @@ Status Mover::DoUpload(const torpor::v1::UploadRequest& request, RunningOperatio
     args.source = &*source;
     args.store = at.store.get();
     args.prefix = at.key;
-    args.zstd_level = zstd_level_;
-    args.gate = &gate_;
+    args.resources = resources_.get();
     args.transfer = op->transfer();
     ASSIGN_OR_RETURN(*result, snapshot::SaveSnapshot(std::move(args)));
     phase.SetBytes(result->sent_bytes());
@@ -240,7 +240,7 @@ Status Mover::DoFetch(const torpor::v1::FetchRequest& request, RunningOperation*
     args.manifest_sha256 = request.snapshot().manifest_sha256();
     args.fidelity = request.fidelity();
     args.accept = [&](const snapshot::Manifest& manifest) { return CheckOwner(place, manifest); };
-    args.gate = &gate_;
+    args.resources = resources_.get();
     args.transfer = op->transfer();
     ASSIGN_OR_RETURN(*op->result()->mutable_fetch(), snapshot::LoadSnapshot(args));
     phase.SetBytes(op->result()->fetch().fetched_bytes());

@@ -25,7 +25,7 @@
 #include "mover/operations.h"
 #include "objstore/registry.h"
 #include "os/fs/dir_fd.h"
-#include "snapshot/transfer/transfer.h"
+#include "snapshot/transfer/resources.h"
 #include "torpor/v1/mover.pb.h"
 
 namespace torpor::mover {
@@ -33,15 +33,14 @@ namespace torpor::mover {
 struct MoverOptions {
   std::string node_dir;                      // absolute; exists
   std::vector<std::string> allowed_storage;  // addresses at or below which snapshots may lie
-  int zstd_level = 2;
-  size_t files_at_once_max = 0;  // 0 = as many as processors
+  snapshot::ResourceOptions resources;       // memory, processors, compression
   OperationMetrics metrics;
 };
 
 class Mover {
  public:
   // `stores`, `images` and `clock` outlive the mover. Errors are those of opening the node
-  // directory and INVALID_ARGUMENT for a malformed allowed address.
+  // directory and INVALID_ARGUMENT for a malformed allowed address or too little memory.
   static StatusOr<std::unique_ptr<Mover>> Create(const MoverOptions& options,
                                                  const objstore::StoreRegistry* stores,
                                                  ImagePuller* images, Clock* clock);
@@ -66,7 +65,8 @@ class Mover {
   class UploadHold;
 
   Mover(const MoverOptions& options, const objstore::StoreRegistry* stores, ImagePuller* images,
-        Clock* clock, os::DirFd node_dir, std::vector<objstore::Uri> allowed);
+        Clock* clock, os::DirFd node_dir, std::vector<objstore::Uri> allowed,
+        std::unique_ptr<snapshot::Resources> resources);
 
   // Parses the address, and refuses what the configuration does not allow.
   StatusOr<objstore::Uri> CheckStorage(const std::string& uri) const;
@@ -74,13 +74,12 @@ class Mover {
   Status DoFetch(const torpor::v1::FetchRequest& request, RunningOperation* op);
   Status DoPullImage(const torpor::v1::PullImageRequest& request, RunningOperation* op);
 
-  const int zstd_level_;
   const objstore::StoreRegistry* const stores_;
   ImagePuller* const images_;
   const os::DirFd node_dir_;
   const std::vector<objstore::Uri> allowed_;
+  const std::unique_ptr<snapshot::Resources> resources_;
   Operations operations_;
-  snapshot::FileGate gate_;
   Mutex uploads_mu_;
   std::set<std::string> uploads_ GUARDED_BY(uploads_mu_);  // addresses that are being written
 };

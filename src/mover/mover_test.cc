@@ -299,6 +299,16 @@ TEST_F(MoverTest, SwappedSnapshotsAreFound) {
   EXPECT_THAT(ErrorOf(op), HasReason(Code::kFailedPrecondition, "SNAPSHOT_IDENTITY"));
 }
 
+TEST_F(MoverTest, TooLittleMemoryIsRefused) {
+  MoverOptions options;
+  options.node_dir = node_.path();
+  options.allowed_storage = {kLocation};
+  options.resources.memory_budget_bytes = 32 << 20;
+  auto mover = Mover::Create(options, &stores_, images_.get(), Clock::Real());
+  EXPECT_THAT(mover.status(), HasReason(Code::kInvalidArgument, "FIELD_INVALID"));
+  EXPECT_THAT(mover.status(), MessageHas("at least 64Mi"));
+}
+
 TEST_F(MoverTest, BadRequests) {
   torpor::v1::UploadRequest upload = UploadOf();
   upload.mutable_op()->set_actor_uid(kOtherUid);

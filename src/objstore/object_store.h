@@ -68,7 +68,8 @@ class MultipartUpload {
   virtual Status PutPart(int number, std::string_view bytes) = 0;
   // INVALID_ARGUMENT unless parts 1..n are there. Called once, after all PutParts.
   virtual Status Complete(const PutOptions& options) = 0;
-  // Idempotent; removes what was sent.
+  // Idempotent; removes what was sent. No PutPart is under way; PutPart and Complete after it are
+  // INVALID_ARGUMENT.
   virtual void Abort() = 0;
 };
 

@@ -46,6 +46,10 @@ StatusOr<ByteRange> CutRange(const std::string& key, ByteRange range, int64_t to
 }
 
 StatusOr<int64_t> PartLedger::Offset(int number, size_t bytes) const {
+  {
+    MutexLock lock(&mu_);
+    if (closed_) return Bad("the upload was aborted");
+  }
   if (number < 1 || number > kPartsMax) {
     return Bad(fmt::format("part {} is not in 1..{}", number, kPartsMax));
   }
@@ -60,8 +64,14 @@ void PartLedger::Arrived(int number, size_t bytes) {
   parts_[number] = static_cast<int64_t>(bytes);
 }
 
+void PartLedger::Close() {
+  MutexLock lock(&mu_);
+  closed_ = true;
+}
+
 StatusOr<int64_t> PartLedger::Total() const {
   MutexLock lock(&mu_);
+  if (closed_) return Bad("the upload was aborted");
   int64_t total = 0;
   int next = 1;
   for (const auto& [number, bytes] : parts_) {

@@ -24,16 +24,19 @@ StatusOr<ByteRange> CutRange(const std::string& key, ByteRange range, int64_t to
 class PartLedger {
  public:
   explicit PartLedger(int64_t part_bytes) : part_bytes_(part_bytes) {}
-  // The offset of the part in the object.
-  StatusOr<int64_t> Offset(int number, size_t bytes) const;
+  // The offset of the part in the object. INVALID_ARGUMENT also after Close, as from Total.
+  StatusOr<int64_t> Offset(int number, size_t bytes) const EXCLUDES(mu_);
   void Arrived(int number, size_t bytes) EXCLUDES(mu_);
   // The size of the object, when parts 1..n are there and all but the last are full.
   StatusOr<int64_t> Total() const EXCLUDES(mu_);
+  // The upload was aborted.
+  void Close() EXCLUDES(mu_);
 
  private:
   const int64_t part_bytes_;
   mutable Mutex mu_;
   std::map<int, int64_t> parts_ GUARDED_BY(mu_);
+  bool closed_ GUARDED_BY(mu_) = false;
 };
 
 }  // namespace torpor::objstore

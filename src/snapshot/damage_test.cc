@@ -1,12 +1,13 @@
 // Damaged, truncated, hostile or interrupted: a named error, and nothing left behind.
 
 #include <sys/mount.h>
-#include <zstd.h>
 
 #include <thread>
 
 #include "snapshot/format/sha256.h"
 #include "snapshot/testing/fixture.h"
+#include "snapshot/testing/hooked_store.h"
+#include "snapshot/testing/tsz_sample.h"
 
 namespace torpor::snapshot {
 namespace {
@@ -29,7 +30,7 @@ TEST_F(DamageTest, EveryFlippedBitIsFound) {
   Capture("a", RandomBytes(600, 1) + std::string(70000, '\0') + "tail");
   Capture("dir/b", "");
   ASSERT_OK_AND_ASSIGN(auto saved, Save());
-  for (const char* key : {"snap/a.zst", "snap/dir/b.zst", "snap/manifest.json"}) {
+  for (const char* key : {"snap/a.tsz", "snap/dir/b.tsz", "snap/manifest.json"}) {
     const std::string good = Object(key);
     for (size_t i = 0; i < good.size(); ++i) {
       std::string bad = good;
@@ -45,7 +46,7 @@ TEST_F(DamageTest, EveryFlippedBitIsFound) {
 TEST_F(DamageTest, EveryTruncationAndExtensionIsFound) {
   Capture("a", RandomBytes(500, 1));
   ASSERT_OK_AND_ASSIGN(auto saved, Save());
-  for (const char* key : {"snap/a.zst", "snap/manifest.json"}) {
+  for (const char* key : {"snap/a.tsz", "snap/manifest.json"}) {
     const std::string good = Object(key);
     for (size_t size = 0; size < good.size(); ++size) {
       ASSERT_OK(store_.Put(key, good.substr(0, size)));
@@ -60,7 +61,7 @@ TEST_F(DamageTest, EveryTruncationAndExtensionIsFound) {
 TEST_F(DamageTest, MissingObjectsAreLoss) {
   Capture("a", "x");
   ASSERT_OK(Save());
-  ASSERT_OK(store_.Delete("snap/a.zst"));
+  ASSERT_OK(store_.Delete("snap/a.tsz"));
   EXPECT_THAT(Load(target_), HasReason(Code::kDataLoss, "FAILED_GET_EXTERNAL_OBJECT"));
   ASSERT_OK(store_.Delete("snap/manifest.json"));
   EXPECT_THAT(Load(target_), HasReason(Code::kDataLoss, "FAILED_GET_EXTERNAL_OBJECT"));
@@ -80,62 +81,71 @@ TEST_F(DamageTest, AnOldManifestPutBackIsFound) {
               HasReason(Code::kDataLoss, "SNAPSHOT_CORRUPT"));
 }
 
-// Streams that are valid zstd but lie about the file, with a manifest that names their true hash.
-class BombTest : public DamageTest {
+// Objects whose hashes are all right and whose content is not.
+class HostileTest : public DamageTest {
  protected:
-  void Plant(const std::string& object, int64_t logical) {
+  void Plant(const TszObject& object, int64_t logical) {
     manifest_.files = {SampleFile("a", logical)};
     manifest_.files[0].object =
-        ManifestObject{"a.zst", static_cast<int64_t>(object.size()), Sha256Hex(object)};
-    ASSERT_OK(store_.Put("snap/a.zst", object));
+        ManifestObject{"a.tsz", static_cast<int64_t>(object.bytes.size()), object.index_sha256};
+    ASSERT_OK(store_.Put("snap/a.tsz", object.bytes));
     auto text = SerializeManifest(manifest_);
     ASSERT_OK(text);
     ASSERT_OK(store_.Put("snap/manifest.json", *text));
   }
-  static std::string Compress(const std::string& bytes, int window_log = 0) {
-    ZSTD_CCtx* context = ZSTD_createCCtx();
-    if (window_log > 0) ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window_log);
-    std::string out(ZSTD_compressBound(bytes.size()), '\0');
-    ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
-    ZSTD_outBuffer buffer{out.data(), out.size(), 0};
-    // As a stream of unknown length, so that the window is as large as asked.
-    size_t left = ZSTD_compressStream2(context, &buffer, &in, ZSTD_e_continue);
-    while ((left = ZSTD_compressStream2(context, &buffer, &in, ZSTD_e_end)) != 0) {
-      CHECK(!ZSTD_isError(left));
-    }
-    ZSTD_freeCCtx(context);
-    out.resize(buffer.pos);
-    return out;
+  // One block that the index says has `raw_bytes`.
+  static TszObject OneBlock(const std::string& frame, int64_t raw_bytes) {
+    TszIndexWriter index;
+    index.AddBlock(static_cast<int64_t>(frame.size()), raw_bytes, TszHashOf(frame));
+    index.AddExtent(0, raw_bytes);
+    return CloseTsz(frame, *index.Finish(raw_bytes, kTszBlockBytesDefault));
+  }
+  static std::string FrameOf(const std::string& raw) {
+    TszBlockEncoder encoder(2);
+    std::string frame(static_cast<size_t>(TszBlockBound(static_cast<int64_t>(raw.size()))), '\0');
+    frame.resize(static_cast<size_t>(*encoder.Encode(raw, frame.data())));
+    return frame;
+  }
+  void ExpectLossThatSays(const char* says) {
+    Status status = Load(target_).status();
+    EXPECT_THAT(status, HasReason(Code::kDataLoss, "SNAPSHOT_CORRUPT"));
+    EXPECT_THAT(status, MessageHas(says));
+    EXPECT_THAT(status, MessageHas("file a: object offset"));
+    EXPECT_EQ(target_.Entries(), 0u);
   }
 };
 
-TEST_F(BombTest, MoreBytesThanDeclared) {
-  Plant(Compress(std::string(100 << 20, 'x')), 1000);
-  ExpectLoss("", "bomb");
-  Plant(Compress(std::string(1001, '\0')), 1000);
-  ExpectLoss("", "one zero too many");
-}
-
-TEST_F(BombTest, FewerBytesThanDeclared) {
-  Plant(Compress("short"), 1000);
-  ExpectLoss("", "short");
-  Plant("", 0);
-  ExpectLoss("", "no frame");
-}
-
-TEST_F(BombTest, AWindowAboveTheLimit) {
-  const std::string bytes(3000, 'x');
-  Plant(Compress(bytes, 23), 3000);
+TEST_F(HostileTest, BlocksThatHoldMoreOrLessThanTheySay) {
+  Plant(OneBlock(FrameOf(std::string(8 << 20, 'x')), 1000), 1000);
+  ExpectLossThatSays("not a zstd frame of the size");
+  Plant(OneBlock(FrameOf("short"), 1000), 1000);
+  ExpectLossThatSays("not a zstd frame of the size");
+  Plant(OneBlock(FrameOf("one") + FrameOf("two"), 3), 3);
+  ExpectLossThatSays("one whole zstd frame");
+  Plant(OneBlock(FrameOf("fine"), 4), 4);
   ASSERT_OK(Load(target_));
-  fs::remove(target_ / "a");
-  Plant(Compress(bytes, 27), 3000);
-  ExpectLoss("", "window");
+  EXPECT_EQ(ReadFileFrom(target_ / "a"), "fine");
 }
 
-TEST_F(BombTest, SeveralFramesAreOneStream) {
-  Plant(Compress("one") + Compress("two"), 6);
-  ASSERT_OK(Load(target_));
-  EXPECT_EQ(ReadFileFrom(target_ / "a"), "onetwo");
+TEST_F(HostileTest, AnIndexOfAnotherFile) {
+  Plant(OneBlock(FrameOf("fine"), 4), 5);
+  ExpectLossThatSays("it is of a file of 4 bytes, not 5");
+}
+
+TEST_F(HostileTest, APlainStreamIsNoObject) {
+  Plant({FrameOf(std::string(1000, 'x')), std::string(64, '0')}, 1000);
+  ExpectLossThatSays("few");
+  Plant({FrameOf(RandomBytes(1000, 1)), std::string(64, '0')}, 1000);
+  ExpectLossThatSays("no footer frame");
+  Plant({"", std::string(64, '0')}, 0);
+  ExpectLossThatSays("too few");
+}
+
+TEST_F(HostileTest, ABaseThatIsNotGiven) {
+  TszIndexWriter index;
+  index.AddExtent(4096, 4096, 1, 0);
+  Plant(CloseTsz("", *index.Finish(8192, kTszBlockBytesDefault)), 8192);
+  ExpectLossThatSays("it needs base 1 and 0 bases are given");
 }
 
 TEST_F(DamageTest, WhateverWaitsAtTheTargetStays) {
@@ -225,6 +235,74 @@ TEST_F(DamageTest, ASourceThatDiffersFromItsManifest) {
   EXPECT_THAT(Save(), HasReason(Code::kDataLoss, "SNAPSHOT_CORRUPT"));
   // The good file was uploaded each time and is gone again.
   EXPECT_EQ(objstore::ListAll(store_, "", 10).value().size(), 0u);
+}
+
+// A store that fails in the middle of the second of two files.
+TEST_F(DamageTest, A8_AFailedUploadAbortsAndLeavesNoObject) {
+  Capture("a", "small");
+  Capture("b", RandomBytes(40 << 20, 1));
+  HookedStore store;
+  store.on_part = [](const std::string&, int number) {
+    return number == 2 ? Error(Code::kPermissionDenied, "STORE_DENIED", "403") : OkStatus();
+  };
+  ASSERT_OK(store.Put("snap-of-another/a.tsz", "x"));
+  Transfer transfer(Clock::Real(), Clock::Real()->Now() + std::chrono::minutes(2));
+  EXPECT_THAT(SaveTo(&store, &transfer), HasReason(Code::kPermissionDenied, "STORE_DENIED"));
+  EXPECT_EQ(store.uploads_aborted, 1);
+  EXPECT_EQ(store.uploads_open, 0);
+  EXPECT_EQ(objstore::ListAll(store, "", 10).value().size(), 1u);
+  EXPECT_EQ(resources_->memory()->reserved(), 0);
+  // The next attempt is a new one.
+  store.on_part = {};
+  Transfer again(Clock::Real(), Clock::Real()->Now() + std::chrono::minutes(2));
+  EXPECT_OK(SaveTo(&store, &again));
+  EXPECT_EQ(objstore::ListAll(store, "snap", 10).value().size(), 3u);
+}
+
+TEST_F(DamageTest, ACancelledDownloadLeavesNothing) {
+  Capture("a", RandomBytes(30 << 20, 1));
+  HookedStore store;
+  Transfer transfer(Clock::Real(), Clock::Real()->Now() + std::chrono::minutes(2));
+  ASSERT_OK(SaveTo(&store, &transfer));
+  std::atomic<int> ranges{0};
+  Transfer cancelled(Clock::Real(), Clock::Real()->Now() + std::chrono::minutes(2));
+  store.on_get = [&](const std::string& key, objstore::ByteRange) {
+    if (key == "snap/a.tsz" && ++ranges == 3) cancelled.Cancel();
+    return OkStatus();
+  };
+  LoadArgs args = ArgsOfLoad(target_, &cancelled);
+  args.store = &store;
+  EXPECT_THAT(LoadSnapshot(args), HasReason(Code::kCancelled, "CANCELLED"));
+  EXPECT_EQ(target_.Entries(), 0u);
+  EXPECT_EQ(resources_->memory()->reserved(), 0);
+}
+
+// The store sends fewer bytes than it should: nothing of it is used.
+TEST_F(DamageTest, F4_AShortBodyIsNoFile) {
+  Capture("a", RandomBytes(3 << 20, 1));
+  ASSERT_OK(Save());
+  class Cutting : public objstore::MemoryStore {
+   public:
+    StatusOr<objstore::ObjectInfo> Get(const std::string& key, objstore::ByteRange range,
+                                       const objstore::Sink& sink) override {
+      const bool data = key == "snap/a.tsz";
+      return MemoryStore::Get(key, range, [&](std::string_view piece) -> Status {
+        if (!data || piece.size() < 2) return sink(piece);
+        return sink(piece.substr(0, piece.size() - static_cast<size_t>(cut)));
+      });
+    }
+    int64_t cut = 0;
+  } store;
+  for (const char* key : {"snap/a.tsz", "snap/manifest.json"})
+    ASSERT_OK(store.Put(key, Object(key)));
+  for (int64_t cut : {1, 1000, 65536}) {
+    store.cut = cut;
+    Transfer transfer(Clock::Real(), Clock::Real()->Now() + std::chrono::minutes(2));
+    LoadArgs args = ArgsOfLoad(target_, &transfer);
+    args.store = &store;
+    EXPECT_THAT(LoadSnapshot(args), HasReason(Code::kUnavailable, "OBJECT_STORAGE_UNAVAILABLE"));
+    EXPECT_EQ(target_.Entries(), 0u);
+  }
 }
 
 TEST_F(DamageTest, HostileNamesAreRefusedBeforeAnythingIsWritten) {

@@ -161,6 +161,43 @@ TEST_P(StoreContract, MultipartAbortAndIfAbsent) {
   EXPECT_EQ(Read("m"), "there");
 }
 
+TEST_P(StoreContract, AnAbortedUploadTakesNothingMore) {
+  ASSERT_OK_AND_ASSIGN(auto upload, store_.Begin("m", kPartBytesMin));
+  ASSERT_OK(upload->PutPart(1, "x"));
+  upload->Abort();
+  EXPECT_THAT(upload->PutPart(1, "x"), HasCode(Code::kInvalidArgument));
+  EXPECT_THAT(upload->Complete({}), HasCode(Code::kInvalidArgument));
+  EXPECT_THAT(store_.Head("m"), HasCode(Code::kNotFound));
+}
+
+TEST_P(StoreContract, MultipartFromManyThreads) {
+  constexpr size_t kParts = 6;
+  const auto part = static_cast<size_t>(kPartBytesMin);
+  const std::string data = Pattern(kParts * part - 1000, 5);
+  ASSERT_OK_AND_ASSIGN(auto upload, store_.Begin("m/threads", kPartBytesMin));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kParts; ++i) {
+    threads.emplace_back([&, i] {
+      EXPECT_OK(
+          upload->PutPart(static_cast<int>(i) + 1, std::string_view(data).substr(i * part, part)));
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  ASSERT_OK(upload->Complete({}));
+  EXPECT_TRUE(Read("m/threads") == data);
+}
+
+TEST_P(StoreContract, UploadsThatWereGivenUpAreNoObjects) {
+  {
+    ASSERT_OK_AND_ASSIGN(auto gone, store_.Begin("m/gone", kPartBytesMin));
+    ASSERT_OK(gone->PutPart(1, std::string(static_cast<size_t>(kPartBytesMin), 'x')));
+  }
+  ASSERT_OK_AND_ASSIGN(auto open, store_.Begin("m/open", kPartBytesMin));
+  ASSERT_OK(open->PutPart(1, "x"));
+  ASSERT_OK_AND_ASSIGN(auto all, ListAll(store_, "", 10));
+  EXPECT_EQ(all.size(), 0u);
+}
+
 TEST_P(StoreContract, ListIsOrderedAndByWholeComponents) {
   for (const char* key : {"a/b", "a/b.c/d", "a/b-c", "ab/x", "a/z/1/2", "b"}) {
     ASSERT_OK(store_.Put(key, key));

@@ -123,7 +123,10 @@ class FileStore::Upload : public MultipartUpload {
     return store_->Commit(&file_, key_, options);
   }
 
-  void Abort() override { file_.Remove(); }
+  void Abort() override {
+    ledger_.Close();
+    file_.Remove();
+  }
 
  private:
   const FileStore* const store_;

@@ -24,7 +24,7 @@ std::string ReadObject(FileStore& store, const std::string& key) {
 // A generation as the mover writes it: data, then the manifest that commits it.
 Status SaveGeneration(FileStore& store, int number) {
   const std::string below = fmt::format("demo/a/g{}/", number);
-  ASSIGN_OR_RETURN(auto upload, store.Begin(below + "memory.zst", kPartBytesMin));
+  ASSIGN_OR_RETURN(auto upload, store.Begin(below + "memory.tsz", kPartBytesMin));
   RETURN_IF_ERROR(upload->PutPart(1, fmt::format("memory of {}", number)));
   RETURN_IF_ERROR(upload->Complete({}));
   return store.Put(below + "manifest.json", fmt::format("manifest of {}", number));
@@ -42,7 +42,7 @@ void ExpectWhole(const os::PowerCut& cut, int number, bool acknowledged) {
     return;
   }
   EXPECT_EQ(manifest, fmt::format("manifest of {}", number));
-  EXPECT_EQ(ReadObject(**store, below + "memory.zst"), fmt::format("memory of {}", number));
+  EXPECT_EQ(ReadObject(**store, below + "memory.tsz"), fmt::format("memory of {}", number));
 }
 
 // For every flush of a save in turn: it fails, the save is tried again as the mover does, and the

@@ -30,6 +30,7 @@ class MemoryUpload : public MultipartUpload {
   }
 
   void Abort() override {
+    ledger_.Close();
     MutexLock lock(&mu_);
     bytes_.clear();
   }

@@ -2,6 +2,8 @@
 
 #include "model/reasons.h"
 #include "snapshot/format/layout.h"
+#include "snapshot/load/passing_object.h"
+#include "snapshot/load/read_index.h"
 #include "snapshot/load/read_manifest.h"
 #include "snapshot/save/object_writer.h"
 
@@ -25,24 +27,37 @@ Status WrongSize(const ManifestObject& object, int64_t bytes) {
               fmt::format("object {} has {} bytes, not {}", object.name, bytes, object.bytes));
 }
 
-Status CopyBetween(const Place& from, const Place& to, const ManifestObject& object) {
-  ASSIGN_OR_RETURN(UploadPath path, PlanUpload(object.bytes));
-  ObjectWriter writer(to.store.get(), to.key + "/" + object.name, path);
-  auto info = from.store->Get(from.key + "/" + object.name, {0, object.bytes},
-                              [&](std::string_view piece) { return writer.Append(piece); });
+// Every block is checked on its way, and the object is committed only when all were right.
+Status CopyBetween(const Place& from, const Place& to, const ManifestFile& file) {
+  const ManifestObject& object = *file.object;
+  const std::string key = from.key + "/" + object.name;
+  const RangeReader read = ReaderOf(from.store.get(), key, object.bytes, {});
+  ASSIGN_OR_RETURN(ObjectTail tail, ReadTail(read, object.bytes));
+  ASSIGN_OR_RETURN(std::string end, ReadIndexFrame(read, tail, object.index_sha256));
+  ASSIGN_OR_RETURN(TszIndex index,
+                   DecodeTszIndex(end, {file.file.logical_bytes(), tail.footer.index_offset}));
+  PassingObject passing(std::move(index), end + EncodeTszFooter(tail.footer));
+
+  ASSIGN_OR_RETURN(UploadPlan plan,
+                   PlanUpload(BoundOfCopy(object.bytes), StoreLimits(), kUploadPartBytes));
+  ByteBudget one_part(plan.minimum_bytes, Clock::Real());
+  BufferPool buffers(&one_part);
+  ObjectWriter writer(to.store.get(), to.key + "/" + object.name, plan, {&buffers});
+  auto info = from.store->Get(key, {0, object.bytes}, [&](std::string_view piece) -> Status {
+    RETURN_IF_ERROR(passing.Update(piece));
+    return writer.Append(piece);
+  });
   RETURN_IF_ERROR(info.status());
   if (info->bytes != object.bytes) return WrongSize(object, info->bytes);
-  if (writer.FinishSha256() != object.sha256) {
-    return Fail(reasons::kSnapshotCorrupt,
-                fmt::format("object {} has another sha256 than the manifest says", object.name));
-  }
-  return writer.Finish().status();
+  RETURN_IF_ERROR(passing.Finish());
+  return writer.Finish();
 }
 
-Status CopyObject(const Place& from, const Place& to, const ManifestObject& object) {
+Status CopyObject(const Place& from, const Place& to, const ManifestFile& file) {
+  const ManifestObject& object = *file.object;
   Status status;
   if (from.store != to.store) {
-    status = CopyBetween(from, to, object);
+    status = Annotate(CopyBetween(from, to, file), fmt::format("object {}", object.name));
   } else {
     status = from.store->Copy(from.key + "/" + object.name, to.key + "/" + object.name);
     if (status.ok()) {
@@ -51,7 +66,9 @@ Status CopyObject(const Place& from, const Place& to, const ManifestObject& obje
     }
   }
   // The manifest is there, so a missing object is damage.
-  if (status.code() != Code::kNotFound) return status;
+  const bool missing = status.code() == Code::kNotFound ||
+                       ReasonOf(status) == reasons::kFailedGetExternalObject.name;
+  if (!missing) return status;
   return Fail(reasons::kSnapshotCorrupt, std::string(status.message()));
 }
 
@@ -75,7 +92,7 @@ StatusOr<CopyResult> CopySnapshot(const objstore::StoreRegistry& stores,
   }
   if (there.status().code() != Code::kNotFound) return there.status();
   for (const ManifestFile& file : source.manifest.files) {
-    RETURN_IF_ERROR(CopyObject(from, to, *file.object));
+    RETURN_IF_ERROR(CopyObject(from, to, file));
   }
   Status put = to.store->Put(ManifestKey(to), source.text, {.if_absent = true});
   if (put.code() != Code::kFailedPrecondition) {

@@ -20,10 +20,10 @@ struct CopyResult {
 };
 
 // Data objects first, the manifest last, which commits the copy; sizes are checked against the
-// manifest, hashes too when the bytes pass through us (two stores). A copy that is committed
-// already is success; another snapshot there is FAILED_PRECONDITION WRONG_STATE. NOT_FOUND: the
-// source is not committed; DATA_LOSS SNAPSHOT_CORRUPT: it is damaged, or is not the one with
-// `manifest_sha256` (empty = any).
+// manifest, index and blocks too when the bytes pass through us (two stores). A copy that is
+// committed already is success; another snapshot there is FAILED_PRECONDITION WRONG_STATE.
+// NOT_FOUND: the source is not committed; DATA_LOSS SNAPSHOT_CORRUPT: it is damaged, or is not the
+// one with `manifest_sha256` (empty = any).
 StatusOr<CopyResult> CopySnapshot(const objstore::StoreRegistry& stores,
                                   const std::string& from_uri, const std::string& to_uri,
                                   const std::string& manifest_sha256 = {});

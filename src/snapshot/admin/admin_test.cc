@@ -28,7 +28,7 @@ class AdminTest : public SnapshotFixture {
     args.manifest = manifest_;
     args.store = one_.get();
     args.prefix = stores_.Resolve(uri)->key;
-    args.gate = &gate_;
+    args.resources = resources_.get();
     args.transfer = &transfer;
     auto saved = SaveSnapshot(std::move(args));
     EXPECT_OK(saved);
@@ -70,7 +70,7 @@ TEST_F(AdminTest, CopiesForATagInsideAStoreAndBetweenTwo) {
 
 TEST_F(AdminTest, ADamagedSourceIsNeverCommitted) {
   const std::string from = SaveOne();
-  const std::string key = stores_.Resolve(from)->key + "/a.zst";
+  const std::string key = stores_.Resolve(from)->key + "/a.tsz";
   std::string bytes = objstore::ReadAll(*one_, key, 1 << 30).value();
   bytes[bytes.size() / 2] ^= 1;
   ASSERT_OK(one_->Put(key, bytes));
@@ -112,11 +112,11 @@ TEST_F(AdminTest, DeletesAllOfOneSnapshotAndNothingElse) {
   EXPECT_EQ(Objects(*one_), 3u);
   ASSERT_OK(DeleteSnapshot(stores_, uri));
   // Half deleted: no manifest, some objects.
-  ASSERT_OK(one_->Put(key + "/a.zst", "x"));
+  ASSERT_OK(one_->Put(key + "/a.tsz", "x"));
   ASSERT_OK(DeleteSnapshot(stores_, uri));
   // A manifest that nobody can read does not keep the rest alive.
   ASSERT_OK(one_->Put(key + "/manifest.json", "damaged"));
-  ASSERT_OK(one_->Put(key + "/a.zst", "x"));
+  ASSERT_OK(one_->Put(key + "/a.tsz", "x"));
   ASSERT_OK(DeleteSnapshot(stores_, uri));
   EXPECT_EQ(Objects(*one_), 3u);
 }

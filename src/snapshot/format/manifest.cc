@@ -102,7 +102,7 @@ Status CheckFile(const ManifestFile& entry, Fidelity captured) {
     return bad("the object's name is not clean");
   }
   if (object.bytes < 0 || object.bytes > kObjectBytesMax) return bad("object bytes out of range");
-  if (!IsSha256Hex(object.sha256)) return bad("object sha256 is not a hash");
+  if (!IsSha256Hex(object.index_sha256)) return bad("object index_sha256 is not a hash");
   return OkStatus();
 }
 

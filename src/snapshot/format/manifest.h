@@ -29,9 +29,9 @@ inline constexpr int64_t kSnapshotFileBytesMax = int64_t{1} << 42;  // 4 TiB, al
 
 // How a file lies in object storage.
 struct ManifestObject {
-  std::string name;    // below the snapshot's address: "<file>.zst"
-  int64_t bytes = 0;   // of the object
-  std::string sha256;  // of the object, 64 lower-case hex digits
+  std::string name;          // below the snapshot's address: "<file>.tsz"
+  int64_t bytes = 0;         // of the object
+  std::string index_sha256;  // of its index frame (tsz.h), 64 lower-case hex digits
 };
 
 struct ManifestFile {

@@ -158,7 +158,7 @@ void ReadFile(const json& object, size_t index, ManifestFile* out, Status* statu
     out->object.emplace();
     fields.String("name", &out->object->name);
     out->object->bytes = fields.Int("bytes");
-    fields.String("sha256", &out->object->sha256);
+    fields.String("index_sha256", &out->object->index_sha256);
     fields.Finish();
   }
   file.Finish();
@@ -215,7 +215,7 @@ json FileToJson(const ManifestFile& entry) {
   if (entry.object.has_value()) {
     file["object"] = {{"name", entry.object->name},
                       {"bytes", entry.object->bytes},
-                      {"sha256", entry.object->sha256}};
+                      {"index_sha256", entry.object->index_sha256}};
   }
   return file;
 }

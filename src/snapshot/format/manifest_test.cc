@@ -13,11 +13,11 @@ Manifest Full() {
   Manifest manifest = SampleManifest();
   ManifestFile pages = SampleFile("pages.img", 1 << 30);
   pages.file.set_populated_bytes(12345678);
-  pages.object = ManifestObject{"pages.img.zst", 2345678, std::string(64, 'b')};
+  pages.object = ManifestObject{"pages.img.tsz", 2345678, std::string(64, 'b')};
   manifest.files.push_back(pages);
   ManifestFile volume = SampleFile("volumes/data.tar", 0, torpor::v1::FIDELITY_VOLUMES);
   volume.mode = 0600;
-  volume.object = ManifestObject{"volumes/data.tar.zst", 13, std::string(64, 'c')};
+  volume.object = ManifestObject{"volumes/data.tar.tsz", 13, std::string(64, 'c')};
   manifest.files.push_back(volume);
   manifest.bases.push_back(
       {"atespaces/demo/tags/66666666-2222-4333-8444-555555555555", std::string(64, 'd')});
@@ -96,8 +96,8 @@ TEST(ManifestTest, HostileValues) {
            Case{"\"pages.img\"", "\"manifest.json\"", "reserved"},
            Case{"\"pages.img\"", "\"volumes/data.tar\"", "listed twice"},
            Case{"\"pages.img\"", "\"volumes\"", "both a file and a directory"},
-           Case{"\"pages.img.zst\"", "\"volumes/data.tar.zst\"", "named twice"},
-           Case{"\"pages.img.zst\"", "\"../x\"", "object's name"},
+           Case{"\"pages.img.tsz\"", "\"volumes/data.tar.tsz\"", "named twice"},
+           Case{"\"pages.img.tsz\"", "\"../x\"", "object's name"},
            Case{"1073741824", "-1", "logical_bytes"},
            Case{"1073741824", "4398046511105", "logical_bytes"},
            Case{"1073741824", "18446744073709551615", "not a whole number"},

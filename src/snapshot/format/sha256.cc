@@ -21,15 +21,22 @@ void Sha256::Update(std::string_view bytes) {
   CHECK(EVP_DigestUpdate(context_->md, bytes.data(), bytes.size()) == 1);
 }
 
-std::string Sha256::FinishHex() {
-  unsigned char digest[EVP_MAX_MD_SIZE];
+std::string Sha256::Finish() {
+  std::string digest(EVP_MAX_MD_SIZE, '\0');
   unsigned int size = 0;
-  CHECK(EVP_DigestFinal_ex(context_->md, digest, &size) == 1);
+  CHECK(EVP_DigestFinal_ex(context_->md, reinterpret_cast<unsigned char*>(digest.data()), &size) ==
+        1);
+  digest.resize(size);
+  return digest;
+}
+
+std::string Sha256::FinishHex() {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
-  for (unsigned int i = 0; i < size; ++i) {
-    hex += kDigits[digest[i] >> 4];
-    hex += kDigits[digest[i] & 15];
+  for (char c : Finish()) {
+    const auto byte = static_cast<unsigned char>(c);
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
   }
   return hex;
 }

@@ -14,7 +14,8 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
   void Update(std::string_view bytes);
-  std::string FinishHex();  // 64 lower-case digits; called once
+  std::string Finish();     // 32 bytes; one of the two is called, once
+  std::string FinishHex();  // 64 lower-case digits
 
  private:
   struct Context;

@@ -1,13 +1,15 @@
 #include "snapshot/load/load.h"
 
 #include "model/reasons.h"
-#include "snapshot/format/sha256.h"
-#include "snapshot/load/decode.h"
+#include "snapshot/load/file_loader.h"
 #include "snapshot/load/read_manifest.h"
 #include "snapshot/load/staged_files.h"
 
 namespace torpor::snapshot {
 namespace {
+
+// Files whose downloads may be under way at once; the budget lets in fewer when they are large.
+constexpr size_t kLegsMax = 128;
 
 // What is missing in a snapshot that a record calls complete is lost.
 Status MissingIsLoss(Status status) {
@@ -15,33 +17,15 @@ Status MissingIsLoss(Status status) {
   return Fail(reasons::kFailedGetExternalObject, std::string(status.message()));
 }
 
-Status LoadFile(const LoadArgs& args, const ManifestFile& file, StagedFiles* staged) {
-  ASSIGN_OR_RETURN(FileGate::Place place, args.gate->Enter(Urgency::kDownload, *args.transfer));
-  ASSIGN_OR_RETURN(UniqueFd fd, staged->Create(file.file.name(), file.mode));
-  Decoder decoder(fd.get(), file.file.logical_bytes());
-  RETURN_IF_ERROR(decoder.Init());
-  const ManifestObject& object = *file.object;
-  Sha256 sha;
-  int64_t received = 0;
-  auto take = [&](std::string_view piece) -> Status {
-    RETURN_IF_ERROR(args.transfer->Check());
-    received += static_cast<int64_t>(piece.size());
-    sha.Update(piece);
-    args.transfer->Advance(static_cast<int64_t>(piece.size()));
-    return decoder.Append(piece);
-  };
-  // Never more than the manifest says, whatever lies in the store.
-  auto info = args.store->Get(args.prefix + "/" + object.name, {0, object.bytes}, take);
-  if (!info.ok()) return MissingIsLoss(info.status());
-  if (info->bytes != object.bytes || received != object.bytes) {
-    return Fail(reasons::kSnapshotCorrupt,
-                fmt::format("its object has {} bytes, not {}", info->bytes, object.bytes));
-  }
-  RETURN_IF_ERROR(decoder.Finish());
-  if (sha.FinishHex() != object.sha256) {
-    return Fail(reasons::kSnapshotCorrupt, "the sha256 of its object differs from the manifest");
-  }
-  return OkStatus();
+Status LoadOne(const LoadArgs& args, const ManifestFile& file, StagedFiles* staged) {
+  FileLoadArgs load;
+  load.file = file;
+  load.staged = staged;
+  load.resources = args.resources;
+  load.transfer = args.transfer;
+  load.read = ReaderOf(args.store, args.prefix + "/" + file.object->name, file.object->bytes,
+                       [transfer = args.transfer] { return transfer->Check(); });
+  return LoadFile(load);
 }
 
 // Saying it before the download is kinder than failing at the last gigabyte.
@@ -78,9 +62,8 @@ StatusOr<torpor::v1::FetchResult> LoadSnapshot(const LoadArgs& args) {
   }
   RETURN_IF_ERROR(CheckSpace(args, files));
   args.transfer->AddTotal(fetched);
-  RETURN_IF_ERROR(RunLegs(files.size(), Cores(), args.transfer, [&](size_t i) {
-    return Annotate(LoadFile(args, files[i], &staged),
-                    fmt::format("file {}", files[i].file.name()));
+  RETURN_IF_ERROR(RunLegs(files.size(), kLegsMax, args.transfer, [&](size_t i) {
+    return Annotate(LoadOne(args, files[i], &staged), fmt::format("file {}", files[i].file.name()));
   }));
   RETURN_IF_ERROR(args.transfer->Check());
   RETURN_IF_ERROR(staged.Commit());

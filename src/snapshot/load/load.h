@@ -1,8 +1,8 @@
 #pragma once
 // Brings a committed snapshot into a directory: verified files, all of them or none.
 //
-// Blocks until done; files go in parallel through the gate. Restored files are not flushed: they
-// are scratch of one start, and a flush would wait for everybody's data.
+// Blocks until done; files go in parallel, each with memory of the shared budget. Restored files
+// are not flushed: they are scratch of one start, and a flush would wait for everybody's data.
 //
 // Errors: DATA_LOSS SNAPSHOT_CORRUPT (file, offset, reason); DATA_LOSS FAILED_GET_EXTERNAL_OBJECT
 // when the manifest or an object is missing; FAILED_PRECONDITION FIDELITY_NOT_CAPTURED, or
@@ -16,6 +16,7 @@
 #include "objstore/object_store.h"
 #include "os/fs/dir_fd.h"
 #include "snapshot/format/manifest.h"
+#include "snapshot/transfer/resources.h"
 #include "snapshot/transfer/transfer.h"
 
 namespace torpor::snapshot {
@@ -29,7 +30,7 @@ struct LoadArgs {
       torpor::v1::FIDELITY_UNSPECIFIED;  // unset = all that was captured
   // Whether this is the snapshot that is wanted; asked before anything is written. May be empty.
   std::function<Status(const Manifest&)> accept;
-  FileGate* gate = nullptr;
+  Resources* resources = nullptr;
   Transfer* transfer = nullptr;
 };
 

@@ -1,28 +1,35 @@
 #pragma once
-// A sparse file as one zstd stream: holes are fed as zeros, of which nothing much is left.
+// A sparse file as a .tsz object: scan, read, drop zero pages, compress blocks on the pool, hand
+// them on in order, then index and footer.
 
 #include <cstdint>
-#include <functional>
-#include <string_view>
+#include <string>
 
 #include "base/status.h"
+#include "snapshot/save/object_writer.h"
+#include "snapshot/transfer/resources.h"
 #include "snapshot/transfer/transfer.h"
 
 namespace torpor::snapshot {
 
-struct EncodeOptions {
-  int zstd_level = 2;
-  int threads = 1;  // that compress one file; above 1 for large files only
+struct EncodeArgs {
+  int fd = -1;  // a regular file of logical_bytes
+  int64_t logical_bytes = 0;
+  UploadBound bound;  // that the plan was made of
+  UploadPlan plan;
+  Resources* resources = nullptr;
+  ByteBudget::Hold* hold = nullptr;  // at least the minimum of the plan
+  Transfer* transfer = nullptr;
 };
 
-// At most how many bytes the stream of `logical_bytes` can have.
-int64_t EncodedBound(int64_t logical_bytes);
+struct EncodedFile {
+  int64_t populated_bytes = 0;
+  std::string index_sha256;
+};
 
-// Reads `fd`, a regular file of `logical_bytes`, and gives its stream to `out` piece by piece.
-// Returns the populated bytes (data extents). Memory: a few MiB, and 8 MiB per compressing thread.
-// DATA_LOSS SNAPSHOT_CORRUPT when the file is shorter than that.
-StatusOr<int64_t> EncodeFile(int fd, int64_t logical_bytes, const EncodeOptions& options,
-                             Transfer* transfer,
-                             const std::function<Status(std::string_view)>& out);
+// Appends the whole object to `writer` and does not finish it. Blocks until done; memory as `hold`
+// says. DATA_LOSS SNAPSHOT_CORRUPT when the file is shorter than it should be, INTERNAL when it has
+// more data than the bound (it grew after the scan), those of the writer and of transfer.Check().
+StatusOr<EncodedFile> EncodeFile(const EncodeArgs& args, ObjectWriter* writer);
 
 }  // namespace torpor::snapshot

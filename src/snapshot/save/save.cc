@@ -10,11 +10,16 @@
 #include "snapshot/format/sha256.h"
 #include "snapshot/save/encode.h"
 #include "snapshot/save/object_writer.h"
+#include "snapshot/save/plan.h"
 
 namespace torpor::snapshot {
 namespace {
 
-std::string ObjectName(const std::string& file) { return file + ".zst"; }
+// Files whose uploads may be under way at once; the budget lets in fewer when they are large.
+constexpr size_t kLegsMax = 128;
+constexpr int64_t kManifestSlackBytes = 64 << 10;
+
+std::string ObjectName(const std::string& file) { return file + ".tsz"; }
 
 // What is wrong with a captured file is wrong with the capture, not with the request.
 StatusOr<UniqueFd> OpenSource(const os::DirFd& source, const std::string& name) {
@@ -30,28 +35,43 @@ StatusOr<UniqueFd> OpenSource(const os::DirFd& source, const std::string& name) 
   }
 }
 
-Status SaveFile(const SaveArgs& args, ManifestFile* entry) {
-  ASSIGN_OR_RETURN(FileGate::Place place, args.gate->Enter(Urgency::kUpload, *args.transfer));
-  const int64_t logical = entry->file.logical_bytes();
-  ASSIGN_OR_RETURN(UniqueFd fd, OpenSource(*args.source, entry->file.name()));
+StatusOr<UniqueFd> OpenChecked(const SaveArgs& args, const torpor::v1::SnapshotFile& file) {
+  ASSIGN_OR_RETURN(UniqueFd fd, OpenSource(*args.source, file.name()));
   struct stat st;
   if (fstat(fd.get(), &st) != 0) return ErrnoStatus(errno, "stat");
-  if (st.st_size != logical) {
+  if (st.st_size != file.logical_bytes()) {
     return Fail(reasons::kSnapshotCorrupt,
-                fmt::format("it has {} bytes, not {}", static_cast<int64_t>(st.st_size), logical));
+                fmt::format("it has {} bytes, not {}", static_cast<int64_t>(st.st_size),
+                            file.logical_bytes()));
   }
-  ASSIGN_OR_RETURN(UploadPath path, PlanUpload(EncodedBound(logical)));
-  const std::string name = ObjectName(entry->file.name());
-  ObjectWriter writer(args.store, args.prefix + "/" + name, path);
-  EncodeOptions options;
-  options.zstd_level = args.zstd_level;
-  options.threads = static_cast<int>(std::min<size_t>(Cores(), 4));
-  ASSIGN_OR_RETURN(int64_t populated,
-                   EncodeFile(fd.get(), logical, options, args.transfer,
-                              [&](std::string_view bytes) { return writer.Append(bytes); }));
-  ASSIGN_OR_RETURN(ManifestObject object, writer.Finish());
-  object.name = name;
-  entry->file.set_populated_bytes(populated);
+  return fd;
+}
+
+Status SaveFile(const SaveArgs& args, ManifestFile* entry) {
+  ASSIGN_OR_RETURN(UniqueFd fd, OpenChecked(args, entry->file));
+  EncodeArgs encode;
+  encode.fd = fd.get();
+  encode.logical_bytes = entry->file.logical_bytes();
+  encode.resources = args.resources;
+  encode.transfer = args.transfer;
+  ASSIGN_OR_RETURN(ScanTotals totals, ScanFile(fd.get(), encode.logical_bytes, *args.transfer));
+  encode.bound = BoundOf(totals);
+  ByteBudget* memory = args.resources->memory();
+  ASSIGN_OR_RETURN(encode.plan, PlanUpload(encode.bound, StoreLimits(), memory->total()));
+  ASSIGN_OR_RETURN(ByteBudget::Hold hold,
+                   memory->Admit(Urgency::kUpload, encode.plan.minimum_bytes, *args.transfer));
+  encode.hold = &hold;
+  ManifestObject object;
+  object.name = ObjectName(entry->file.name());
+  // From here on something may lie there, also after an error.
+  entry->object = object;
+  ObjectWriter writer(args.store, args.prefix + "/" + object.name, encode.plan,
+                      {args.resources->buffers(), args.resources->senders(), &hold});
+  ASSIGN_OR_RETURN(EncodedFile encoded, EncodeFile(encode, &writer));
+  RETURN_IF_ERROR(writer.Finish());
+  object.bytes = writer.bytes();
+  object.index_sha256 = encoded.index_sha256;
+  entry->file.set_populated_bytes(encoded.populated_bytes);
   entry->object = std::move(object);
   return OkStatus();
 }
@@ -71,6 +91,10 @@ void RemoveObjects(const SaveArgs& args) {
 }
 
 Status Commit(const SaveArgs& args, const std::string& text) {
+  ASSIGN_OR_RETURN(ByteBudget::Hold hold,
+                   args.resources->memory()->Admit(
+                       Urgency::kUpload, static_cast<int64_t>(text.size()) + kManifestSlackBytes,
+                       *args.transfer));
   const std::string key = std::string(args.prefix) + "/" + kManifestName;
   Status put = args.store->Put(key, text, {.if_absent = true});
   if (!put.ok() && put.code() != Code::kFailedPrecondition) return put;
@@ -87,7 +111,7 @@ StatusOr<torpor::v1::UploadResult> Save(SaveArgs* args) {
   for (const ManifestFile& file : args->manifest.files) {
     args->transfer->AddTotal(file.file.logical_bytes());
   }
-  RETURN_IF_ERROR(RunLegs(args->manifest.files.size(), Cores(), args->transfer, [&](size_t i) {
+  RETURN_IF_ERROR(RunLegs(args->manifest.files.size(), kLegsMax, args->transfer, [&](size_t i) {
     ManifestFile* entry = &args->manifest.files[i];
     return Annotate(SaveFile(*args, entry), fmt::format("save {}", entry->file.name()));
   }));

@@ -1,8 +1,8 @@
 #pragma once
 // Puts the files of a capture into object storage: data objects, then the manifest, which commits.
 //
-// Blocks until done; files go in parallel through the gate. Nothing that was acknowledged is ever
-// overwritten: a manifest that is there already is compared, never replaced.
+// Blocks until done; files go in parallel, each with memory of the shared budget. Nothing that was
+// acknowledged is ever overwritten: a manifest that is there already is compared, never replaced.
 //
 // Errors: DATA_LOSS SNAPSHOT_CORRUPT when a file differs from what the manifest says,
 // LOCAL_SNAPSHOT_GONE when it is missing; FAILED_PRECONDITION SNAPSHOT_IDENTITY when another
@@ -15,6 +15,7 @@
 #include "objstore/object_store.h"
 #include "os/fs/dir_fd.h"
 #include "snapshot/format/manifest.h"
+#include "snapshot/transfer/resources.h"
 #include "snapshot/transfer/transfer.h"
 
 namespace torpor::snapshot {
@@ -24,8 +25,7 @@ struct SaveArgs {
   Manifest manifest;  // its files name what to save; populated bytes and objects are set here
   objstore::ObjectStore* store = nullptr;
   std::string prefix;  // key of the snapshot's directory
-  int zstd_level = 2;
-  FileGate* gate = nullptr;
+  Resources* resources = nullptr;
   Transfer* transfer = nullptr;
 };
 

@@ -24,13 +24,17 @@ class SnapshotFixture : public testing::Test {
 
   StatusOr<torpor::v1::UploadResult> Save(Transfer* transfer = nullptr) {
     Transfer own(Clock::Real(), Clock::Real()->Now() + std::chrono::minutes(2));
+    return SaveTo(&store_, transfer != nullptr ? transfer : &own);
+  }
+
+  StatusOr<torpor::v1::UploadResult> SaveTo(objstore::ObjectStore* store, Transfer* transfer) {
     SaveArgs args;
     args.source = &source_.fd();
     args.manifest = manifest_;
-    args.store = &store_;
+    args.store = store;
     args.prefix = "snap";
-    args.gate = &gate_;
-    args.transfer = transfer != nullptr ? transfer : &own;
+    args.resources = resources_.get();
+    args.transfer = transfer;
     return SaveSnapshot(std::move(args));
   }
 
@@ -39,7 +43,7 @@ class SnapshotFixture : public testing::Test {
     args.target = &target.fd();
     args.store = &store_;
     args.prefix = "snap";
-    args.gate = &gate_;
+    args.resources = resources_.get();
     args.transfer = transfer;
     return args;
   }
@@ -60,7 +64,7 @@ class SnapshotFixture : public testing::Test {
   TempDir source_;
   Manifest manifest_ = SampleManifest();
   objstore::MemoryStore store_;
-  FileGate gate_{2};
+  std::unique_ptr<Resources> resources_ = std::move(Resources::Create({}, Clock::Real())).value();
 };
 
 }  // namespace torpor::snapshot

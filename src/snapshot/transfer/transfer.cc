@@ -7,13 +7,6 @@
 #include "model/reasons.h"
 
 namespace torpor::snapshot {
-namespace {
-
-// How soon a waiting file notices that its operation was cancelled.
-constexpr auto kCheckEvery = std::chrono::milliseconds(20);
-
-}  // namespace
-
 Status Transfer::Check() const {
   if (cancelled_) return Fail(reasons::kCancelled, "the operation was cancelled");
   if (stopped_) return Fail(reasons::kCancelled, "another file of the operation failed");
@@ -21,33 +14,6 @@ Status Transfer::Check() const {
     return Fail(reasons::kDeadlineExceeded, "the operation took longer than its timeout");
   }
   return OkStatus();
-}
-
-StatusOr<FileGate::Place> FileGate::Enter(Urgency urgency, const Transfer& transfer) {
-  MutexLock lock(&mu_);
-  const bool download = urgency == Urgency::kDownload;
-  if (download) ++downloads_waiting_;
-  Status status = transfer.Check();
-  while (status.ok() && (free_ == 0 || (!download && downloads_waiting_ > 0))) {
-    changed_.WaitUntil(&mu_, std::chrono::steady_clock::now() + kCheckEvery);
-    status = transfer.Check();
-  }
-  if (download) --downloads_waiting_;
-  changed_.SignalAll();
-  RETURN_IF_ERROR(status);
-  --free_;
-  return Place(this);
-}
-
-size_t FileGate::downloads_waiting() const {
-  MutexLock lock(&mu_);
-  return downloads_waiting_;
-}
-
-void FileGate::Leave() {
-  MutexLock lock(&mu_);
-  ++free_;
-  changed_.SignalAll();
 }
 
 Status RunLegs(size_t count, size_t threads_max, Transfer* transfer,

@@ -1,6 +1,5 @@
 #pragma once
-// One upload or download as a whole: may it go on, how far is it, and how many files of all
-// operations are worked on at once.
+// One upload or download as a whole: may it go on, and how far is it.
 
 #include <atomic>
 #include <cstdint>
@@ -41,42 +40,6 @@ class Transfer {
 };
 
 enum class Urgency { kDownload, kUpload };  // someone waits for a download, so it goes first
-
-// Bounds the files that are worked on at the same time, and with them memory: one file takes at
-// most kFileMemoryBytes. Thread-safe; outlives what it let in.
-class FileGate {
- public:
-  explicit FileGate(size_t files_max) : free_(files_max) {}
-
-  // A place, given back on destruction.
-  class Place {
-   public:
-    explicit Place(FileGate* gate) : gate_(gate) {}
-    Place(Place&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
-    Place& operator=(Place&&) = delete;
-    ~Place() {
-      if (gate_ != nullptr) gate_->Leave();
-    }
-
-   private:
-    FileGate* gate_;
-  };
-
-  // Waits for a place. Uploads wait as long as a download does. Errors are those of
-  // transfer->Check().
-  StatusOr<Place> Enter(Urgency urgency, const Transfer& transfer) EXCLUDES(mu_);
-  size_t downloads_waiting() const EXCLUDES(mu_);
-
- private:
-  void Leave() EXCLUDES(mu_);
-
-  mutable Mutex mu_;
-  CondVar changed_;
-  size_t free_ GUARDED_BY(mu_);
-  size_t downloads_waiting_ GUARDED_BY(mu_) = 0;
-};
-
-inline constexpr int64_t kFileMemoryBytes = 48 << 20;
 
 // work(0) ... work(count - 1) on at most `threads_max` threads. The first error stops `transfer`,
 // so that the others end early, and is returned when all have ended.

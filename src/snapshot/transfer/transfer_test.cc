@@ -54,53 +54,5 @@ TEST(RunLegsTest, WhoIsStoppedIsNeverTheFirstError) {
   }
 }
 
-TEST(FileGateTest, BoundsFilesAtOnce) {
-  FileGate gate(2);
-  Transfer transfer(Clock::Real(), Later());
-  std::atomic<int> inside{0};
-  std::atomic<int> most{0};
-  EXPECT_OK(RunLegs(40, 8, &transfer, [&](size_t i) {
-    auto place = gate.Enter(i % 2 == 0 ? Urgency::kDownload : Urgency::kUpload, transfer);
-    if (!place.ok()) return place.status();
-    int now = ++inside;
-    int seen = most;
-    while (now > seen && !most.compare_exchange_weak(seen, now)) {
-    }
-    std::this_thread::yield();
-    --inside;
-    return OkStatus();
-  }));
-  EXPECT_LE(most, 2);
-  EXPECT_GE(most, 1);
-}
-
-TEST(FileGateTest, DownloadsGoFirstAndCancelledOnesLeave) {
-  FileGate gate(1);
-  Transfer transfer(Clock::Real(), Later());
-  Transfer cancelled(Clock::Real(), Later());
-  std::vector<std::string> order;
-  Mutex mu;
-  auto held =
-      std::make_unique<FileGate::Place>(std::move(gate.Enter(Urgency::kUpload, transfer)).value());
-  auto enter = [&](Urgency urgency, const char* name) {
-    auto place = gate.Enter(urgency, transfer);
-    EXPECT_OK(place);
-    MutexLock lock(&mu);
-    order.push_back(name);
-  };
-  std::thread gone([&] {
-    EXPECT_THAT(gate.Enter(Urgency::kUpload, cancelled).status(), HasCode(Code::kCancelled));
-  });
-  cancelled.Cancel();
-  gone.join();
-  std::thread upload([&] { enter(Urgency::kUpload, "upload"); });
-  std::thread download([&] { enter(Urgency::kDownload, "download"); });
-  while (gate.downloads_waiting() == 0) std::this_thread::yield();
-  held.reset();
-  upload.join();
-  download.join();
-  EXPECT_EQ(order, (std::vector<std::string>{"download", "upload"}));
-}
-
 }  // namespace
 }  // namespace torpor::snapshot
