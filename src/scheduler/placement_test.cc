@@ -62,18 +62,10 @@ TEST(CheckWorker, EveryObstacle) {
       {Obstacle::kNone, [](WorkerView&, Request&) {}},
       {Obstacle::kOtherClass,
        [](WorkerView& w, Request&) { w.sandbox_class = ateapi::SANDBOX_CLASS_MICROVM; }},
+      {Obstacle::kSelector, [](WorkerView&, Request& r) { r.selectors = {{{"zone", "b"}}}; }},
       {Obstacle::kSelector,
-       [](WorkerView&, Request& r) {
-         r.selectors = {{{"zone", "b"}}};
-       }},
-      {Obstacle::kSelector,
-       [](WorkerView&, Request& r) {
-         r.selectors = {{{"zone", "a"}}, {{"gpu", "yes"}}};
-       }},
-      {Obstacle::kNone,
-       [](WorkerView&, Request& r) {
-         r.selectors = {{{"zone", "a"}}};
-       }},
+       [](WorkerView&, Request& r) { r.selectors = {{{"zone", "a"}}, {{"gpu", "yes"}}}; }},
+      {Obstacle::kNone, [](WorkerView&, Request& r) { r.selectors = {{{"zone", "a"}}}; }},
       {Obstacle::kOtherNode, [](WorkerView&, Request& r) { r.required_node = "n2"; }},
       {Obstacle::kNone, [](WorkerView&, Request& r) { r.required_node = "n1"; }},
       {Obstacle::kNodeSilent, [](WorkerView& w, Request&) { w.node_alive = false; }},

@@ -261,7 +261,7 @@ Machine RealMachine() {
   };
   m.has_user = [](const std::string& user) { return LookUpUser(user).ok(); };
   m.disk = [](const std::string& path) -> StatusOr<Disk> {
-    struct statvfs st {};
+    struct statvfs st{};
     if (statvfs(path.c_str(), &st) != 0) return ErrnoStatus(errno, "statvfs " + path);
     const int64_t block = static_cast<int64_t>(st.f_frsize);
     // File systems such as btrfs count no inodes and say 0 of 0.
