@@ -25,9 +25,10 @@ Status RunLegs(size_t count, size_t threads_max, Transfer* transfer,
     for (size_t i = next++; i < count; i = next++) {
       Status status = work(i);
       if (status.ok()) continue;
-      transfer->Stop();
       MutexLock lock(&mu);
       if (first.ok()) first = std::move(status);
+      // Only now: what the others say because of it must come second.
+      transfer->Stop();
       return;
     }
   };
