@@ -93,7 +93,7 @@ void RemoveObjects(const SaveArgs& args) {
 Status Commit(const SaveArgs& args, const std::string& text) {
   ASSIGN_OR_RETURN(ByteBudget::Hold hold,
                    args.resources->memory()->Admit(
-                       Urgency::kUpload, static_cast<int64_t>(text.size()) + kManifestSlackBytes,
+                       Urgency::kCommit, static_cast<int64_t>(text.size()) + kManifestSlackBytes,
                        *args.transfer));
   const std::string key = std::string(args.prefix) + "/" + kManifestName;
   Status put = args.store->Put(key, text, {.if_absent = true});

@@ -39,7 +39,9 @@ class Transfer {
   std::atomic<int64_t> done_{0};
 };
 
-enum class Urgency { kDownload, kUpload };  // someone waits for a download, so it goes first
+// Someone waits for a download, so it goes before uploads. So does what ends an upload, or no
+// operation would end while others begin.
+enum class Urgency { kDownload, kUpload, kCommit };
 
 // work(0) ... work(count - 1) on at most `threads_max` threads. The first error stops `transfer`,
 // so that the others end early, and is returned when all have ended.
