@@ -27,11 +27,16 @@ RouterOptions Rates(int64_t per_address, int64_t per_atespace) {
   return options;
 }
 
-// The clock stands still, so no bucket fills while a test is slow.
-class LimitedBed : public FakeClock, public TestBed {
+// A clock that stands still, so that no bucket fills while a test is slow. Whole before the
+// router's threads use it, and until they have ended.
+struct Stopped {
+  FakeClock clock;
+};
+
+class LimitedBed : public Stopped, public TestBed {
  public:
   explicit LimitedBed(RouterOptions options)
-      : TestBed(CountingActor, std::move(options), nullptr, this) {}
+      : TestBed(CountingActor, std::move(options), nullptr, &clock) {}
 };
 
 std::string GetFrom(const std::string& actor, const std::string& extra = "") {
@@ -69,7 +74,7 @@ TEST(RouterAdmitTest, AnAddressAboveItsRateIsToldWhenToComeAgain) {
   std::string metrics = s.Metrics();
   EXPECT_THAT(metrics, HasSubstr("{status_class=\"4xx\",reason=\"RATE_LIMITED\"} 1\n"));
   EXPECT_THAT(metrics, HasSubstr("torpor_router_rate_limited_total{limit=\"address\"} 1\n"));
-  s.Advance(std::chrono::seconds(1));
+  s.clock.Advance(std::chrono::seconds(1));
   other.Send(Get("/"));
   EXPECT_THAT(other.ReadAnswer(), StartsWith("HTTP/1.1 200"));
 }
@@ -139,10 +144,14 @@ class FakeAuthorizer : public Authorizer {
   std::atomic<int> refreshed{0};
 };
 
-class GuardedBed : public FakeAuthorizer, public FakeClock, public TestBed {
+struct Guard : Stopped {
+  FakeAuthorizer authorizer;
+};
+
+class GuardedBed : public Guard, public TestBed {
  public:
   explicit GuardedBed(FakeDoor::Actor actor = CountingActor, RouterOptions options = TestOptions())
-      : TestBed(std::move(actor), std::move(options), nullptr, this, this) {}
+      : TestBed(std::move(actor), std::move(options), nullptr, &clock, &authorizer) {}
 };
 
 TEST(RouterAdmitTest, WhoIsNotKnownWakesNothing) {
@@ -187,7 +196,7 @@ TEST(RouterAdmitTest, EveryRequestOfAConnectionIsChecked) {
   for (const char* status : {"200", "401", "200"}) {
     EXPECT_EQ(client.ReadAnswer().substr(9, 3), status);
   }
-  EXPECT_EQ(s.asked.load(), 3);
+  EXPECT_EQ(s.authorizer.asked.load(), 3);
 }
 
 TEST(RouterAdmitTest, TheTokenFromATrustedProxyStaysHereToo) {
@@ -218,7 +227,7 @@ TEST(RouterAdmitTest, GuessesCountForTheAddressAndNotForTheAtespace) {
   EXPECT_EQ(status("torpor-authorization: other\r\n"), "403");
   EXPECT_EQ(status("torpor-authorization: demo\r\n"), "200") << "the atespace's only one";
   EXPECT_EQ(status(""), "429");
-  EXPECT_EQ(s.asked.load(), 3);
+  EXPECT_EQ(s.authorizer.asked.load(), 3);
 }
 
 TEST(RouterAdmitTest, ATokenOfTheFileOpensItsAtespace) {
@@ -243,10 +252,10 @@ TEST(RouterAdmitTest, ATokenOfTheFileOpensItsAtespace) {
 TEST(RouterAdmitTest, TheAuthorizerMayRefreshItself) {
   GuardedBed s;
   auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (s.refreshed == 0 && std::chrono::steady_clock::now() < deadline) {
+  while (s.authorizer.refreshed == 0 && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  EXPECT_GT(s.refreshed.load(), 0);
+  EXPECT_GT(s.authorizer.refreshed.load(), 0);
 }
 
 }  // namespace
