@@ -2,6 +2,8 @@
 // does not see.
 
 #include <signal.h>
+#include <fstream>
+#include <thread>
 
 #include <filesystem>
 #include <future>
@@ -146,12 +148,29 @@ TEST_F(GvisorContainers, AnExitNamesTheContainer) {
   EXPECT_FALSE(failure.guest_alive);
 }
 
+bool HoldsALock(pid_t pid) {
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    if (line.find(" " + std::to_string(pid) + " ") != std::string::npos) return true;
+  }
+  return false;
+}
+
+// One that has just begun holds the lock of the container's state: halted there, it would halt
+// every later command as well.
+void Halt(pid_t pid) {
+  for (kill(pid, SIGSTOP); HoldsALock(pid); kill(pid, SIGSTOP)) {
+    kill(pid, SIGCONT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 // Such an image could not be restored. Nobody tells of the end here, as if it had just happened.
 TEST_F(GvisorContainers, AnImageWithoutOneOfThemIsNeverMade) {
   ASSERT_OK(Start("actor-1"));
   for (int port : kPorts) EXPECT_EQ(Ask("next", port), "1");
   for (pid_t pid : gvisor::FindByRoot(gvisor::StatePaths(args_.state_dir).root)) {
-    if (gvisor::ProgramOf(pid) == "/usr/bin/runsc") kill(pid, SIGSTOP);  // waits
+    if (gvisor::ProgramOf(pid) == "/usr/bin/runsc") Halt(pid);  // waits
   }
   Ask("exit 0", kPorts[1]);
   CaptureArgs args;
