@@ -40,7 +40,7 @@ constexpr int64_t kLeastBytes = int64_t{256} << 20;
 constexpr size_t kWorkerIdMax = 40;
 constexpr int kProcessorsPerImage = 2;  // runsc copies and compresses with several threads
 // A pause waits for wakes no longer than this.
-constexpr Duration kStarveAfter = std::chrono::seconds(30);
+constexpr Duration kStarveAfter = std::chrono::seconds(10);
 constexpr int kSpareNetworks = 4;                // made in advance; a wake takes one
 constexpr int64_t kCpuMilliPerCore = 16 * 1000;  // actors are idle most of the time
 
