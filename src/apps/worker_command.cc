@@ -38,7 +38,7 @@ namespace {
 constexpr int64_t kReservedBytes = int64_t{2} << 30;
 constexpr int64_t kLeastBytes = int64_t{256} << 20;
 constexpr size_t kWorkerIdMax = 40;
-constexpr int kProcessorsPerImage = 2;  // runsc copies and compresses with several threads
+constexpr int kProcessorsPerImage = 2;  // runsc reads and writes an image with several threads
 // A pause waits for wakes no longer than this.
 constexpr Duration kStarveAfter = std::chrono::seconds(10);
 constexpr int kSpareNetworks = 4;                // made in advance; a wake takes one

@@ -1,11 +1,12 @@
 #pragma once
 // How many sandboxes read or write their memory images at once, and who is next.
 //
-// Restores and captures are limited by processors and memory, so more of them at once end no
-// sooner, and each takes as long as all of them: with 15 actors on two cores every wake would wait
-// for everybody's pause. A wake has somebody who waits for it and goes first; then captures; then
-// sandboxes made in advance, which only wait for a moment when nobody else wants a permit. Who has
-// waited for `starve_after` goes before all that came later, so nobody waits for ever.
+// Restores and captures share processors and memory. With 15 actors on two cores
+// (pause_density_15_actors) a wake among everybody's pauses took 7.3 times as long as alone, and in
+// turns 2.8 times, while fewer cycles were done in all. A wake has somebody who waits for it and
+// goes first; then captures; then sandboxes made in advance, which only wait for a moment when
+// nobody else wants a permit. Who has waited for `starve_after` goes before all that came later, so
+// nobody waits for ever.
 //
 // Thread-safe. A permit is given back by its destruction.
 
