@@ -145,5 +145,30 @@ TEST_F(QueueTest, MemoryImagesAreReadAndWrittenInTurns) {
   EXPECT_OK(service_->CaptureWorkload(MakeCapture(4)));
 }
 
+TEST_F(QueueTest, WhatIsSupersededWhileItWaitsIsNotDone) {
+  StartOk(1);
+  PrioritySemaphore::Permit permit = Hold();
+  std::thread capture([&] {
+    ASSERT_OK_AND_ASSIGN(Operation op, service_->CaptureWorkload(MakeCapture(2)));
+    std::string reason;
+    ErrorMetadata metadata = ErrorOf(op, &reason);
+    EXPECT_EQ(reason, "SUPERSEDED");
+    EXPECT_EQ(metadata["guest_alive"], "true");
+  });
+  while (semaphore_.waiting() == 0) std::this_thread::yield();
+  std::thread stop([&] { EXPECT_OK(service_->StopWorkload(Make<StopWorkloadRequest>(3))); });
+  // The stop has come when generation 2 is no longer "in progress" but stale.
+  while (ReasonOf(service_->StopWorkload(Make<StopWorkloadRequest>(2)).status()) !=
+         "STALE_GENERATION") {
+    std::this_thread::yield();
+  }
+  {
+    PrioritySemaphore::Permit given_back = std::move(permit);
+  }
+  capture.join();
+  stop.join();
+  EXPECT_FALSE(std::filesystem::exists(ActorDir() + "/checkpoint-state/memory.img"));
+}
+
 }  // namespace
 }  // namespace torpor::worker

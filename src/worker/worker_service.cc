@@ -254,10 +254,9 @@ Status WorkerService::DoCapture(const CaptureWorkloadRequest& request, Op& op) {
     return GoOnAfter(workload, drain.Fail(std::move(drained)));
   }
   drain.End();
-  if (Status go_on = op.CheckGoOn(); !go_on.ok()) return GoOnAfter(workload, std::move(go_on));
   bool guest_alive = false;
-  StatusOr<runtime::CaptureOutcome> outcome =
-      workload->Capture(request, op.deadline(), op.phases(), &guest_alive);
+  StatusOr<runtime::CaptureOutcome> outcome = workload->Capture(
+      request, op.deadline(), [&op] { return op.CheckGoOn(); }, op.phases(), &guest_alive);
   if (!outcome.ok() && guest_alive) return GoOnAfter(workload, outcome.status());
   if (outcome.ok() && request.leave_running()) {
     FillCaptureResult(request, *outcome, op);

@@ -334,7 +334,7 @@ void Workload::Settle() {
 
 StatusOr<runtime::CaptureOutcome> Workload::Capture(
     const torpor::v1::CaptureWorkloadRequest& request, MonotonicTime deadline,
-    PhaseRecorder* phases, bool* guest_alive) {
+    const std::function<Status()>& interrupted, PhaseRecorder* phases, bool* guest_alive) {
   *guest_alive = true;  // until the runtime was asked
   runtime::CaptureArgs args;
   args.fidelity = request.fidelity();
@@ -343,6 +343,7 @@ StatusOr<runtime::CaptureOutcome> Workload::Capture(
   args.phases = phases;
   ASSIGN_OR_RETURN(args.capture_dir, Resolve(request.dirs().capture(), false));
   ASSIGN_OR_RETURN(auto turn, AwaitTurn(Priority::kCapture, request.fidelity(), deadline, phases));
+  RETURN_IF_ERROR(interrupted());
   // Only now: what the guest begins while it waits would be half open in its image.
   Settle();
   if (HasDurableDirs(request_.spec())) {

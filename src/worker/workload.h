@@ -60,10 +60,11 @@ class Workload : public std::enable_shared_from_this<Workload> {
   // sandbox is gone (Release is still to be called) and the error says guest_ran in its metadata.
   Status Start(MonotonicTime deadline, int wake_fd, const std::function<Status()>& interrupted,
                PhaseRecorder* phases);
-  // After the door has drained.
+  // After the door has drained. Nothing happens when it is `interrupted()` before its turn.
   StatusOr<runtime::CaptureOutcome> Capture(const torpor::v1::CaptureWorkloadRequest& request,
-                                            MonotonicTime deadline, PhaseRecorder* phases,
-                                            bool* guest_alive);
+                                            MonotonicTime deadline,
+                                            const std::function<Status()>& interrupted,
+                                            PhaseRecorder* phases, bool* guest_alive);
   Status Stop(Duration grace);
   // Ends reading the logs; the answer of an operation may promise complete logs after it.
   void FinishLogs();
