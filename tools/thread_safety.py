@@ -20,6 +20,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CLANG = "clang++-19"
+KIND = re.compile(r"/torpor_(\w+?)_pch(?:_test)?\.dir/")  # which precompiled header the build uses
 DROP = re.compile(r"^(-fpch-preprocess|-Winvalid-pch|-fuse-ld=.*|-fsanitize.*|-fno-sanitize.*|-O\d|-g\d?)$")
 
 
@@ -95,7 +96,8 @@ def main() -> int:
         if "GUARDED_BY(" not in text and not any(f'"{h}"' in text for h in headers):
             continue
         flags = flags_of(entry["command"])
-        jobs.append((path, flags, entry["directory"], digest_of(path, flags)))
+        kind = KIND.search(entry["command"])
+        jobs.append((path, flags, entry["directory"], digest_of(path, flags), kind.group(1) if kind else "std"))
     record = build / "thread_safety.passed"
     passed = set(record.read_text().split()) if record.exists() else set()
     known = len(jobs)
@@ -106,18 +108,16 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory() as scratch:
         pch = {}
-        for name in ("std", "grpc"):
-            flags = next((job[1] for job in jobs), None)
-            pch[name] = os.path.join(scratch, name + ".pch")
-            if flags is None:
-                break
-            subprocess.run([CLANG, "-x", "c++-header", *flags, f"-I{ROOT}/src",
-                            str(ROOT / f"src/base/pch/{name}_pch.h"), "-o", pch[name]], check=True)
+        for _, flags, _, _, kind in jobs:
+            if kind in pch:
+                continue
+            pch[kind] = os.path.join(scratch, kind + ".pch")
+            subprocess.run([CLANG, "-x", "c++-header", *flags, str(ROOT / f"src/base/pch/{kind}_pch.h"), "-o", pch[kind]],
+                           check=True)
 
         def run(job):
-            path, flags, directory, _ = job
-            grpc = "grpc" in path.read_text()
-            command = [CLANG, "-fsyntax-only", "-include-pch", pch["grpc" if grpc else "std"], *flags, str(path)]
+            path, flags, directory, _, kind = job
+            command = [CLANG, "-fsyntax-only", "-include-pch", pch[kind], *flags, str(path)]
             return subprocess.run(command, cwd=directory, capture_output=True, text=True)
 
         failed = 0

@@ -1,5 +1,5 @@
 #pragma once
 // Precompiled for the targets at the rim that speak gRPC.
-#include "base/pch/std_pch.h"
+#include "base/pch/proto_pch.h"
 
 #include <grpcpp/grpcpp.h>
