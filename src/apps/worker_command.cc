@@ -38,7 +38,6 @@ namespace {
 constexpr int64_t kReservedBytes = int64_t{2} << 30;
 constexpr int64_t kLeastBytes = int64_t{256} << 20;
 constexpr size_t kWorkerIdMax = 40;
-constexpr int kProcessorsPerImage = 2;  // runsc reads and writes an image with several threads
 // A pause waits for wakes no longer than this.
 constexpr Duration kStarveAfter = std::chrono::seconds(10);
 constexpr int kSpareNetworks = 4;                // made in advance; a wake takes one
@@ -80,9 +79,8 @@ void Declare(Options* o, Settings* s) {
          "how many of them one template has");
   o->Choice("control-socket", &s->control_socket, {"auto", "off"},
             "whether runsc's control socket is used where it works; without it no warm pool");
-  o->Int(
-      "memory-images-at-once", &s->memory_images, 0, 1024,
-      "restores and captures of memory at once, wakes before pauses; 0 = one per two processors");
+  o->Int("memory-images-at-once", &s->memory_images, 0, 1024,
+         "restores and captures of memory at once, half of them captures; 0 = one per processor");
   o->String("worker-pool", &s->pool, "pool that this worker belongs to");
 }
 
@@ -106,7 +104,7 @@ Status Complete(Settings* s) {
     s->memory_bytes = std::max(TotalMemory() - kept, kLeastBytes);
   }
   const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
-  if (s->memory_images == 0) s->memory_images = std::max(1u, processors / kProcessorsPerImage);
+  if (s->memory_images == 0) s->memory_images = processors;
   if (s->cpu.empty()) {
     s->cpu = fmt::format("{}m", kCpuMilliPerCore * processors);
   }
@@ -218,8 +216,9 @@ class WorkerProcess {
                                                        .reaper = reaper_.get(),
                                                        .metrics = metrics}));
     ASSIGN_OR_RETURN(logs_, worker::LogPump::Start(Clock::Real()));
-    memory_images_ = std::make_unique<worker::PrioritySemaphore>(static_cast<int>(s.memory_images),
-                                                                 kStarveAfter, Clock::Real());
+    memory_images_ = std::make_unique<worker::PrioritySemaphore>(
+        static_cast<int>(s.memory_images),
+        static_cast<int>(std::max<int64_t>(1, s.memory_images / 2)), kStarveAfter, Clock::Real());
     if (!runtime_->capabilities().prepares || s.warm_pool == 0) return OkStatus();
     ASSIGN_OR_RETURN(pool_,
                      worker::WarmPool::Start({.runtime = runtime_.get(),

@@ -1,5 +1,7 @@
 #include "worker/priority_semaphore.h"
 
+#include <sys/eventfd.h>
+
 #include <thread>
 #include <vector>
 
@@ -40,7 +42,7 @@ class PrioritySemaphoreTest : public testing::Test {
   MonotonicTime FarAway() const { return clock_.Now() + std::chrono::hours(1); }
 
   FakeClock clock_;
-  PrioritySemaphore semaphore_{1, seconds(10), &clock_};
+  PrioritySemaphore semaphore_{1, 1, seconds(10), &clock_};
   int arrived_ = 0;
   std::vector<std::thread> threads_;
   Mutex mu_;
@@ -66,8 +68,16 @@ TEST_F(PrioritySemaphoreTest, WhoHasWaitedLongGoesBeforeWhatCameLater) {
   EXPECT_EQ(OrderAfter(std::move(permit)), "crd");
 }
 
+TEST_F(PrioritySemaphoreTest, WhoIsCalledOffLeavesTheQueue) {
+  ASSERT_OK_AND_ASSIGN(auto permit, semaphore_.Acquire(Priority::kRestore, FarAway()));
+  UniqueFd cancel(eventfd(1, EFD_CLOEXEC));
+  EXPECT_THAT(semaphore_.Acquire(Priority::kRestore, FarAway(), cancel.get()),
+              HasReason(Code::kCancelled, "CANCELLED"));
+  EXPECT_EQ(semaphore_.waiting(), 0);
+}
+
 TEST_F(PrioritySemaphoreTest, NoMoreThanItsPermitsAtOnce) {
-  PrioritySemaphore two(2, seconds(10), &clock_);
+  PrioritySemaphore two(2, 2, seconds(10), &clock_);
   ASSERT_OK_AND_ASSIGN(auto first, two.Acquire(Priority::kCapture, FarAway()));
   ASSERT_OK_AND_ASSIGN(auto second, two.Acquire(Priority::kCapture, FarAway()));
   const MonotonicTime past;  // of either clock
@@ -78,6 +88,23 @@ TEST_F(PrioritySemaphoreTest, NoMoreThanItsPermitsAtOnce) {
     PrioritySemaphore::Permit given_back = std::move(second);
   }
   EXPECT_OK(two.Acquire(Priority::kRestore, past)) << "a free permit needs no waiting";
+}
+
+TEST_F(PrioritySemaphoreTest, OnePermitIsLeftForAWake) {
+  PrioritySemaphore two(2, 1, seconds(10), &clock_);
+  const MonotonicTime past;
+  {
+    ASSERT_OK_AND_ASSIGN(auto capture, two.Acquire(Priority::kCapture, FarAway()));
+    EXPECT_THAT(two.Acquire(Priority::kCapture, past),
+                HasReason(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED"));
+    EXPECT_THAT(two.Acquire(Priority::kPrepare, past),
+                HasReason(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED"));
+    EXPECT_OK(two.Acquire(Priority::kRestore, past));
+  }
+  ASSERT_OK_AND_ASSIGN(auto capture, two.Acquire(Priority::kCapture, past));
+  ASSERT_OK_AND_ASSIGN(auto first, two.Acquire(Priority::kRestore, FarAway()));
+  EXPECT_THAT(two.Acquire(Priority::kRestore, past),
+              HasReason(Code::kDeadlineExceeded, "DEADLINE_EXCEEDED"));
 }
 
 // A service whose only permit the test can hold.
@@ -93,6 +120,32 @@ class QueueTest : public WorkerServiceTest {
     auto permit = semaphore_.Acquire(Priority::kCapture, MonotonicTime::max());
     EXPECT_OK(permit);
     return permit.ok() ? std::move(*permit) : PrioritySemaphore::Permit();
+  }
+  StartWorkloadRequest MakeRestore(int64_t generation) {
+    StartWorkloadRequest start = MakeStart(generation);
+    std::ofstream(ActorDir() + "/local-checkpoint/g1/memory.img") << "12345";
+    start.mutable_dirs()->set_restore(start.dirs().root() + "/local-checkpoint/g1");
+    start.set_restore(torpor::v1::FIDELITY_MEMORY);
+    start.add_files()->set_name("memory.img");
+    start.mutable_files(0)->set_logical_bytes(5);
+    return start;
+  }
+  // The operation waits for a turn that never comes; a stop with a higher generation ends it.
+  // How it ended.
+  template <typename Call>
+  Operation SupersededBeforeItsTurn(int64_t stop_generation, const Call& call) {
+    PrioritySemaphore::Permit permit = Hold();
+    Operation operation;
+    std::thread thread([&] {
+      auto done = call();
+      EXPECT_OK(done);
+      if (done.ok()) operation = *done;
+    });
+    while (semaphore_.waiting() == 0) std::this_thread::yield();
+    EXPECT_OK(service_->StopWorkload(Make<StopWorkloadRequest>(stop_generation)));
+    thread.join();
+    EXPECT_EQ(semaphore_.waiting(), 0);
+    return operation;
   }
   // The operation must wait for a turn; how it went, once it got one.
   template <typename Call>
@@ -117,7 +170,7 @@ class QueueTest : public WorkerServiceTest {
     return operation;
   }
 
-  PrioritySemaphore semaphore_{1, seconds(10), Clock::Real()};
+  PrioritySemaphore semaphore_{1, 1, seconds(10), Clock::Real()};
 };
 
 std::vector<std::string> Names(const Operation& operation) {
@@ -133,41 +186,23 @@ TEST_F(QueueTest, MemoryImagesAreReadAndWrittenInTurns) {
   }
   Operation op = AfterItsTurn([&] { return service_->CaptureWorkload(MakeCapture(2)); });
   EXPECT_THAT(Names(op), testing::ElementsAre("drain", "queue", "checkpoint"));
-  StartWorkloadRequest start = MakeStart(3);
-  std::ofstream(ActorDir() + "/local-checkpoint/g1/memory.img") << "12345";
-  start.mutable_dirs()->set_restore(start.dirs().root() + "/local-checkpoint/g1");
-  start.set_restore(torpor::v1::FIDELITY_MEMORY);
-  start.add_files()->set_name("memory.img");
-  start.mutable_files(0)->set_logical_bytes(5);
-  op = AfterItsTurn([&] { return service_->StartWorkload(start); });
+  op = AfterItsTurn([&] { return service_->StartWorkload(MakeRestore(3)); });
   EXPECT_THAT(Names(op), testing::ElementsAre("queue", "restore", "probe"));
   // What it held is given back each time.
   EXPECT_OK(service_->CaptureWorkload(MakeCapture(4)));
 }
 
-TEST_F(QueueTest, WhatIsSupersededWhileItWaitsIsNotDone) {
+TEST_F(QueueTest, WhatIsSupersededWhileItWaitsEndsAtOnce) {
   StartOk(1);
-  PrioritySemaphore::Permit permit = Hold();
-  std::thread capture([&] {
-    ASSERT_OK_AND_ASSIGN(Operation op, service_->CaptureWorkload(MakeCapture(2)));
-    std::string reason;
-    ErrorMetadata metadata = ErrorOf(op, &reason);
-    EXPECT_EQ(reason, "SUPERSEDED");
-    EXPECT_EQ(metadata["guest_alive"], "true");
-  });
-  while (semaphore_.waiting() == 0) std::this_thread::yield();
-  std::thread stop([&] { EXPECT_OK(service_->StopWorkload(Make<StopWorkloadRequest>(3))); });
-  // The stop has come when generation 2 is no longer "in progress" but stale.
-  while (ReasonOf(service_->StopWorkload(Make<StopWorkloadRequest>(2)).status()) !=
-         "STALE_GENERATION") {
-    std::this_thread::yield();
-  }
-  {
-    PrioritySemaphore::Permit given_back = std::move(permit);
-  }
-  capture.join();
-  stop.join();
+  std::string reason;
+  Operation op =
+      SupersededBeforeItsTurn(3, [&] { return service_->CaptureWorkload(MakeCapture(2)); });
+  EXPECT_EQ(ErrorOf(op, &reason)["guest_alive"], "true");
+  EXPECT_EQ(reason, "SUPERSEDED");
   EXPECT_FALSE(std::filesystem::exists(ActorDir() + "/checkpoint-state/memory.img"));
+  op = SupersededBeforeItsTurn(5, [&] { return service_->StartWorkload(MakeRestore(4)); });
+  EXPECT_EQ(ErrorOf(op, &reason)["guest_ran"], "false");
+  EXPECT_EQ(reason, "SUPERSEDED");
 }
 
 }  // namespace

@@ -256,7 +256,8 @@ Status WorkerService::DoCapture(const CaptureWorkloadRequest& request, Op& op) {
   drain.End();
   bool guest_alive = false;
   StatusOr<runtime::CaptureOutcome> outcome = workload->Capture(
-      request, op.deadline(), [&op] { return op.CheckGoOn(); }, op.phases(), &guest_alive);
+      request, op.deadline(), op.superseded_fd(), [&op] { return op.CheckGoOn(); }, op.phases(),
+      &guest_alive);
   if (!outcome.ok() && guest_alive) return GoOnAfter(workload, outcome.status());
   if (outcome.ok() && request.leave_running()) {
     FillCaptureResult(request, *outcome, op);

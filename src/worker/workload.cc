@@ -154,22 +154,24 @@ StatusOr<runtime::StartArgs> Workload::MakeArgs(MonotonicTime deadline,
 }
 
 StatusOr<PrioritySemaphore::Permit> Workload::AwaitTurn(Priority priority, Fidelity fidelity,
-                                                        MonotonicTime deadline,
+                                                        MonotonicTime deadline, int wake_fd,
                                                         PhaseRecorder* phases) const {
   if (tools_->memory_images == nullptr || fidelity != torpor::v1::FIDELITY_MEMORY) {
     return PrioritySemaphore::Permit();
   }
   const MonotonicTime begin = tools_->clock->Now();
   PhaseRecorder::Scope phase(phases, "queue");
-  auto permit = tools_->memory_images->Acquire(priority, deadline);
+  auto permit = tools_->memory_images->Acquire(priority, deadline, wake_fd);
   if (!permit.ok()) return phase.Fail(permit.status());
   if (tools_->clock->Now() - begin < milliseconds(1)) phase.Drop();
   return permit;
 }
 
-Status Workload::RunSandbox(MonotonicTime deadline, PhaseRecorder* phases, bool* guest_ran) {
+Status Workload::RunSandbox(MonotonicTime deadline, int wake_fd, PhaseRecorder* phases,
+                            bool* guest_ran) {
   ASSIGN_OR_RETURN(runtime::StartArgs args, MakeArgs(deadline, phases));
-  ASSIGN_OR_RETURN(auto turn, AwaitTurn(Priority::kRestore, request_.restore(), deadline, phases));
+  ASSIGN_OR_RETURN(auto turn,
+                   AwaitTurn(Priority::kRestore, request_.restore(), deadline, wake_fd, phases));
   if (tools_->pool != nullptr) {
     pool_key_ = tools_->runtime->PreparationKey(args);
     if (TakeSlot(pool_key_)) {
@@ -299,7 +301,7 @@ std::optional<Status> Workload::ExitError() const {
 Status Workload::Start(MonotonicTime deadline, int wake_fd,
                        const std::function<Status()>& interrupted, PhaseRecorder* phases) {
   bool guest_ran = false;
-  Status status = RunSandbox(deadline, phases, &guest_ran);
+  Status status = RunSandbox(deadline, wake_fd, phases, &guest_ran);
   if (sandbox_ != nullptr) guest_ran = true;
   if (status.ok()) {
     NoteStarted();
@@ -333,7 +335,7 @@ void Workload::Settle() {
 }
 
 StatusOr<runtime::CaptureOutcome> Workload::Capture(
-    const torpor::v1::CaptureWorkloadRequest& request, MonotonicTime deadline,
+    const torpor::v1::CaptureWorkloadRequest& request, MonotonicTime deadline, int wake_fd,
     const std::function<Status()>& interrupted, PhaseRecorder* phases, bool* guest_alive) {
   *guest_alive = true;  // until the runtime was asked
   runtime::CaptureArgs args;
@@ -342,8 +344,9 @@ StatusOr<runtime::CaptureOutcome> Workload::Capture(
   args.deadline = deadline;
   args.phases = phases;
   ASSIGN_OR_RETURN(args.capture_dir, Resolve(request.dirs().capture(), false));
-  ASSIGN_OR_RETURN(auto turn, AwaitTurn(Priority::kCapture, request.fidelity(), deadline, phases));
-  RETURN_IF_ERROR(interrupted());
+  auto turn = AwaitTurn(Priority::kCapture, request.fidelity(), deadline, wake_fd, phases);
+  if (turn.ok() || turn.status().code() == Code::kCancelled) RETURN_IF_ERROR(interrupted());
+  if (!turn.ok()) return turn.status();
   // Only now: what the guest begins while it waits would be half open in its image.
   Settle();
   if (HasDurableDirs(request_.spec())) {

@@ -60,9 +60,10 @@ class Workload : public std::enable_shared_from_this<Workload> {
   // sandbox is gone (Release is still to be called) and the error says guest_ran in its metadata.
   Status Start(MonotonicTime deadline, int wake_fd, const std::function<Status()>& interrupted,
                PhaseRecorder* phases);
-  // After the door has drained. Nothing happens when it is `interrupted()` before its turn.
+  // After the door has drained. Nothing happens when `wake_fd` becomes readable before its turn;
+  // `interrupted()` is the error then.
   StatusOr<runtime::CaptureOutcome> Capture(const torpor::v1::CaptureWorkloadRequest& request,
-                                            MonotonicTime deadline,
+                                            MonotonicTime deadline, int wake_fd,
                                             const std::function<Status()>& interrupted,
                                             PhaseRecorder* phases, bool* guest_alive);
   Status Stop(Duration grace);
@@ -108,11 +109,12 @@ class Workload : public std::enable_shared_from_this<Workload> {
   void DropSlot();
   void NoteStarted();
   void TellPool() const;
-  // A turn to read or write a memory image; at once where nothing limits that.
+  // A turn to read or write a memory image; at once where nothing limits that. CANCELLED when
+  // `wake_fd` becomes readable first.
   StatusOr<PrioritySemaphore::Permit> AwaitTurn(Priority priority, torpor::v1::Fidelity fidelity,
-                                                MonotonicTime deadline,
+                                                MonotonicTime deadline, int wake_fd,
                                                 PhaseRecorder* phases) const;
-  Status RunSandbox(MonotonicTime deadline, PhaseRecorder* phases, bool* guest_ran);
+  Status RunSandbox(MonotonicTime deadline, int wake_fd, PhaseRecorder* phases, bool* guest_ran);
   Status FillVolumes(MonotonicTime deadline, PhaseRecorder* phases) const;
   Status Probe(MonotonicTime deadline, int wake_fd, PhaseRecorder* phases);
   Status CheckRestoreFiles(const os::DirFd& dir) const;
