@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "heap_content.h"
 #include "objstore/memory/memory_store.h"
 #include "snapshot/load/file_loader.h"
 #include "snapshot/save/encode.h"
@@ -30,37 +31,6 @@ namespace {
 constexpr int64_t kLogicalBytes = int64_t{2} << 30;
 constexpr int64_t kPopulatedBytes = int64_t{512} << 20;
 constexpr int64_t kRunBytes = 1 << 20;  // of data, each followed by a hole
-
-// Objects as a managed heap has them: pointers into a few regions, small numbers, text, noise.
-class HeapContent {
- public:
-  void Fill(std::string* out) {
-    static constexpr char kWords[] = "the request was served by worker and returned status code";
-    for (size_t at = 0; at + 64 <= out->size(); at += 64) {
-      const uint64_t kind = Next() % 16;
-      for (size_t word = 0; word < 8; ++word) {
-        uint64_t value = 0;
-        if (kind < 6) {
-          value = 0x00007f0000000000 | (Next() % 4) << 32 | (Next() & 0xfffff8);
-        } else if (kind < 10) {
-          value = Next() % 1000;
-        } else if (kind < 14) {
-          memcpy(&value, kWords + Next() % (sizeof kWords - 9), 8);
-        } else {
-          value = Next();
-        }
-        memcpy(out->data() + at + 8 * word, &value, 8);
-      }
-    }
-  }
-
- private:
-  uint64_t Next() {
-    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
-    return state_ >> 17;
-  }
-  uint64_t state_ = 42;
-};
 
 // Takes parts and forgets them.
 class NullStore : public objstore::MemoryStore {
