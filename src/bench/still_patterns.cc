@@ -84,9 +84,6 @@ class IdlePattern : public Pattern {
   const Scenario& scenario_;
 };
 
-// A deleted actor's is kept for a day: whoever asks for an operation again gets its outcome.
-constexpr char kJournals[] = "bytes in journals";
-
 // Of the whole machine, as nothing else may run beside a benchmark.
 std::map<std::string, int64_t> Leftovers(const World& world) {
   std::map<std::string, int64_t> left;
@@ -114,16 +111,12 @@ std::map<std::string, int64_t> Leftovers(const World& world) {
       if (it->is_directory(error)) ++groups;
     }
   }
-  int64_t journals = 0;
-  const std::string journal = world.stack->dir() + "/node/journal/";
   for (const char* part : {"/node", "/store"}) {
     fs::recursive_directory_iterator end;
     for (fs::recursive_directory_iterator it(world.stack->dir() + part, error); !error && it != end;
          it.increment(error)) {
       std::error_code gone;
-      if (!it->is_regular_file(gone)) continue;
-      const bool of_journal = it->path().string().compare(0, journal.size(), journal) == 0;
-      (of_journal ? journals : bytes) += static_cast<int64_t>(it->file_size(gone));
+      if (it->is_regular_file(gone)) bytes += static_cast<int64_t>(it->file_size(gone));
     }
   }
   left["open files"] = fds;
@@ -131,7 +124,6 @@ std::map<std::string, int64_t> Leftovers(const World& world) {
   left["cgroups"] = groups;
   left["network namespaces"] = entries("/run/netns");
   left["bytes in node directory and store"] = bytes;
-  left[kJournals] = journals;
   return left;
 }
 
@@ -161,14 +153,13 @@ class RoundsPattern : public Pattern {
       context_.sleep(kCalm);
       after = Leftovers(*context_.world);
       bool none = true;
-      for (const auto& [what, count] : after) none &= what == kJournals || count <= before_[what];
+      for (const auto& [what, count] : after) none &= count <= before_[what];
       if (none) break;
     }
     context_.recorder->AddFigure({"rounds", "times", static_cast<double>(rounds), "", 0});
     for (const auto& [what, count] : after) {
-      context_.recorder->AddFigure({what + " more than before", "",
-                                    static_cast<double>(count - before_[what]),
-                                    what == kJournals ? "" : "<=", 0});
+      context_.recorder->AddFigure(
+          {what + " more than before", "", static_cast<double>(count - before_[what]), "<=", 0});
     }
     return OkStatus();
   }
