@@ -4,8 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -23,6 +26,8 @@ namespace {
 constexpr char kUsage[] =
     "usage: torpor snapshot inspect PATH   what a snapshot or an object holds\n"
     "       torpor snapshot verify PATH    reads and checks every byte\n"
+    "       torpor snapshot verify --all DIRECTORY   the same for every snapshot below, a line for "
+    "each\n"
     "       torpor snapshot cat FILE.tsz   the file, holes as zeros, to standard output\n"
     "PATH is the directory of a snapshot, its manifest.json, an object FILE.tsz, or the file://\n"
     "address of one of these. Exit code: 0 right, 1 damaged or unreadable, 2 wrong usage\n";
@@ -99,11 +104,15 @@ Status Look(const std::string& name, const std::string& path, const std::string&
   return OkStatus();
 }
 
-Status LookAtSnapshot(const std::string& directory, bool verify) {
+StatusOr<snapshot::Manifest> ReadManifestOf(const std::string& directory) {
   ASSIGN_OR_RETURN(os::DirFd dir, os::DirFd::OpenPath(directory));
   ASSIGN_OR_RETURN(std::string text,
                    dir.ReadFile(snapshot::kManifestName, snapshot::kManifestBytesMax));
-  ASSIGN_OR_RETURN(snapshot::Manifest manifest, snapshot::ParseManifest(text));
+  return snapshot::ParseManifest(text);
+}
+
+Status LookAtSnapshot(const std::string& directory, bool verify) {
+  ASSIGN_OR_RETURN(snapshot::Manifest manifest, ReadManifestOf(directory));
   const auto& meta = manifest.meta;
   printf("actor %s/%s %s, generation %lld, %s, %s %s\n", manifest.actor.atespace().c_str(),
          manifest.actor.name().c_str(), manifest.actor.uid().c_str(),
@@ -130,6 +139,58 @@ Status LookAtSnapshot(const std::string& directory, bool verify) {
   return first;
 }
 
+// Every byte of one snapshot; `about` says what it is as far as that is known.
+Status VerifyOne(const std::string& directory, std::string* about) {
+  ASSIGN_OR_RETURN(snapshot::Manifest manifest, ReadManifestOf(directory));
+  *about = fmt::format("actor {}/{} generation {}", manifest.actor.atespace(),
+                       manifest.actor.name(), manifest.meta.generation());
+  int64_t bytes = 0;
+  for (const snapshot::ManifestFile& file : manifest.files) {
+    if (!file.object.has_value()) {
+      return Error(Code::kFailedPrecondition, "GENERATION_NOT_DURABLE",
+                   file.file.name() + " has no object");
+    }
+    ASSIGN_OR_RETURN(snapshot::OpenObject object,
+                     OpenFile(directory + "/" + file.object->name, file.object->index_sha256,
+                              file.file.logical_bytes()));
+    Status status = snapshot::WalkBlocks(
+        object, [](const snapshot::TszBlock&, std::string_view) { return OkStatus(); });
+    if (!status.ok()) return Annotate(status, file.object->name);
+    bytes += object.object_bytes;
+  }
+  *about += fmt::format(", {} files, {}", manifest.files.size(), FormatBytes(bytes));
+  return OkStatus();
+}
+
+Status VerifyAll(const std::string& root) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<std::string> directories;
+  fs::recursive_directory_iterator end;
+  for (fs::recursive_directory_iterator it(root, error); !error && it != end; it.increment(error)) {
+    if (it->path().filename() == snapshot::kManifestName && it->is_regular_file(error)) {
+      directories.push_back(it->path().parent_path());
+    }
+  }
+  if (error) return ErrnoStatus(error.value(), root);
+  std::sort(directories.begin(), directories.end());
+  size_t bad = 0;
+  for (const std::string& directory : directories) {
+    std::string about = "no actor is known";
+    Status status = VerifyOne(directory, &about);
+    if (!status.ok()) {
+      ++bad;
+      about += ": " + std::string(status.message());
+    }
+    printf("%-8s %s  %s\n", status.ok() ? "ok" : "DAMAGED", directory.c_str(), about.c_str());
+  }
+  printf("%zu snapshots, %zu damaged\n", directories.size(), bad);
+  if (directories.empty())
+    return Error(Code::kNotFound, "NOT_FOUND", "no snapshot is below " + root);
+  return bad == 0 ? OkStatus()
+                  : Error(Code::kDataLoss, "SNAPSHOT_CORRUPT", "not all of them can be restored");
+}
+
 Status LookAt(const std::string& path, bool verify) {
   struct stat st;
   if (stat(path.c_str(), &st) != 0) return ErrnoStatus(errno, path);
@@ -141,6 +202,12 @@ Status LookAt(const std::string& path, bool verify) {
   Head();
   Totals sum;
   return Look(path.substr(slash + 1), path, "", snapshot::kTszAnySize, verify, &sum);
+}
+
+int Exit(const Status& status) {
+  if (status.ok()) return 0;
+  fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
+  return 1;
 }
 
 Status Cat(const std::string& path) {
@@ -156,6 +223,10 @@ int SnapshotCommand(const Args& args) {
     printf("%s", kUsage);
     return 0;
   }
+  if (args.size() == 3 && args[0] == "verify" && args[1] == "--all") {
+    auto root = LocalPath(args[2]);
+    return Exit(root.ok() ? VerifyAll(*root) : root.status());
+  }
   if (args.size() != 2 || (args[0] != "inspect" && args[0] != "verify" && args[0] != "cat")) {
     fprintf(stderr, "%s", kUsage);
     return 2;
@@ -165,9 +236,7 @@ int SnapshotCommand(const Args& args) {
   if (status.ok()) {
     status = args[0] == "cat" ? Cat(*path) : LookAt(*path, args[0] == "verify");
   }
-  if (status.ok()) return 0;
-  fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
-  return 1;
+  return Exit(status);
 }
 
 }  // namespace torpor

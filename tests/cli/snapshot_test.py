@@ -54,6 +54,20 @@ class SnapshotCommand(unittest.TestCase):
                 self.assertIn(b"actor demo/counter-1", result.stdout)
                 self.assertIn(b"pages.img.tsz", result.stderr)
 
+    def test_verify_all_names_the_damaged_ones(self):
+        manifest = (ROOT / "src/snapshot/format/testdata/manifest_v1.json").read_text()
+        with tempfile.TemporaryDirectory() as root:
+            self.assertEqual(snapshot("verify", "--all", root).returncode, 1)
+            for name in ("a", "b"):
+                directory = pathlib.Path(root, "deep", name)
+                directory.mkdir(parents=True)
+                (directory / "manifest.json").write_text(manifest)
+            result = snapshot("verify", "--all", root)
+            self.assertEqual(result.returncode, 1)
+            lines = result.stdout.decode().splitlines()
+            self.assertTrue(lines[0].startswith(f"DAMAGED  {root}/deep/a  actor demo/counter-1 generation "), lines)
+            self.assertEqual(lines[-1], "2 snapshots, 2 damaged")
+
     def test_usage(self):
         self.assertEqual(snapshot("--help").returncode, 0)
         for arguments in ((), ("inspect",), ("eat", "x"), ("cat", "x", "y")):

@@ -54,6 +54,10 @@ class Life(StackTest):
         memory, file = counts(s.get("kept"))
         s.stop()
         self.assertEqual(s.left_behind(), [])
+        store = f"{s.dir}/store"
+        stored = s.cli("snapshot", "verify", "--all", store).stdout
+        self.assertIn("actor default/kept generation", stored)
+        self.assertNotIn("DAMAGED", stored)
         s.start()
         self.assertLess(s.start_seconds, 15)
         self.assertEqual(s.state("kept"), "SUSPENDED")
