@@ -36,6 +36,7 @@ class FakeControl : public ActorControl {
   int64_t generation = 0;
   int64_t generation_step = 0;
   std::string fail_next;  // verb
+  std::string fail_reason = "NO_CAPACITY";
   std::vector<std::string> calls;
   std::set<std::string> actors;
 
@@ -48,7 +49,7 @@ class FakeControl : public ActorControl {
     outcome.ms = 10;
     if (verb == fail_next) {
       fail_next.clear();
-      outcome.status = Error(Code::kUnavailable, "NO_CAPACITY", "full");
+      outcome.status = Error(Code::kUnavailable, fail_reason, "full");
     }
     return outcome;
   }
@@ -188,6 +189,21 @@ TEST_F(UserTest, ImplicitWakeIsTheFirstPing) {
   EXPECT_EQ(RowOf("WakeFirstTouch").attempts, 1);
   EXPECT_EQ(RowOf("ResumeActor").attempts, 0);
   EXPECT_EQ(RowOf("SuspendActor").attempts, 1);
+}
+
+TEST_F(UserTest, ASuspendThatARequestOvertakesIsNoFailureWhereRequestsAreOpen) {
+  for (const char* pattern : {"inflight", "cycle"}) {
+    scenario_.pattern = pattern;
+    scenario_.on_failure = "stop";
+    scenario_.lifecycle_mode = "suspend";
+    User user = MakeUser();
+    ASSERT_TRUE(user.SetUp());
+    Begin();
+    control_.fail_next = "suspend";
+    control_.fail_reason = "SUPERSEDED";
+    EXPECT_EQ(user.Cycle(), scenario_.pattern == "inflight");
+  }
+  EXPECT_EQ(RowOf("SuspendActorOvertaken").attempts, 1);
 }
 
 }  // namespace
