@@ -115,6 +115,9 @@ void ServeControlPlane(Dispatcher* dispatcher, ControlPlane* control, LogReader*
   bind.Waiting("/ateapi.Control/SuspendActor", &ControlPlane::SuspendActor);
   bind.Waiting("/ateapi.Control/RevertActor", &ControlPlane::RevertActor);
 
+  bind.Waiting("/ateapi.Control/CreateTag", &ControlPlane::CreateTag);
+  bind.Blocking("/ateapi.Control/UpdateTag", &ControlPlane::UpdateTag);
+  bind.Blocking("/ateapi.Control/DeleteTag", &ControlPlane::DeleteTag);
   bind.Quick("/ateapi.Control/GetTag", &ControlPlane::GetTag);
   bind.Blocking("/ateapi.Control/ListTags", &ControlPlane::ListTags);
 
@@ -125,6 +128,8 @@ void ServeControlPlane(Dispatcher* dispatcher, ControlPlane* control, LogReader*
   bind.Blocking("/ateapi.Control/DrainWorker", &ControlPlane::DrainWorker);
 
   bind.Waiting("/torpor.v1.Ops/WaitActor", &ControlPlane::WaitActor);
+  bind.Waiting("/torpor.v1.Ops/ForkActor", &ControlPlane::ForkActor);
+  bind.Waiting("/torpor.v1.Ops/RollbackActor", &ControlPlane::RollbackActor);
   bind.Blocking("/torpor.v1.Ops/ListEvents", &ControlPlane::ListEvents);
   bind.Blocking("/torpor.v1.Ops/ExplainActor", &ControlPlane::ExplainActor);
   bind.Blocking("/torpor.v1.Ops/ListGenerations", &ControlPlane::ListGenerations);

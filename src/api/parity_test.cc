@@ -19,6 +19,13 @@ struct Step {
   const char* reason = "";  // of the error that must come; empty = success
 };
 
+const std::string kTagRef = R"({"tag": {"atespace": "demo", "name": "t"}})";
+const std::string kTag = R"({"tag": {"metadata": {"atespace": "demo", "name": "t"},
+                             "sourceActor": {"atespace": "demo", "name": "a"},
+                             "scope": "TAG_SCOPE_ATESPACE"}})";
+const std::string kFork =
+    R"({"tag": {"atespace": "demo", "name": "t"}, "count": 1, "names": ["x"])";
+
 std::vector<Step> Recorded() {
   return {
       {"/ateapi.Control/GetActor", kRef, "ACTOR_NOT_FOUND"},
@@ -73,10 +80,29 @@ std::vector<Step> Recorded() {
       {"/torpor.v1.Ops/DrainNode", R"({"name": "node-1", "cancel": true})"},
       {"/torpor.v1.Ops/DrainNode", R"({"name": "node-2"})", "NODE_NOT_FOUND"},
       {"/torpor.v1.Ops/CheckRecords", "{}"},
-      {"/torpor.v1.Ops/ForkActor", "{}", "NOT_IMPLEMENTED"},
+      {"/torpor.v1.Ops/GetUsage", "{}", "NOT_IMPLEMENTED"},
+      {"/torpor.v1.Ops/RollbackActor", "{}", "FIELD_INVALID"},
+      {"/torpor.v1.Ops/RollbackActor",
+       R"({"actor": {"atespace": "demo", "name": "a"}, "generation": "99"})",
+       "GENERATION_NOT_FOUND"},
+      {"/ateapi.Control/GetTag", kTagRef, "TAG_NOT_FOUND"},
+      {"/ateapi.Control/CreateTag", "{}", "FIELD_INVALID"},
+      {"/ateapi.Control/CreateTag", kTag},
+      {"/ateapi.Control/CreateTag", kTag, "ALREADY_EXISTS"},
+      {"/ateapi.Control/GetTag", kTagRef},
       {"/ateapi.Control/ListTags", "{}"},
-      {"/ateapi.Control/GetTag", R"({"tag": {"atespace": "demo", "name": "t"}})", "TAG_NOT_FOUND"},
-      {"/ateapi.Control/CreateTag", "{}", "NOT_IMPLEMENTED"},
+      {"/ateapi.Control/UpdateTag", kTag, "PRECONDITION_MISSING"},
+      {"/torpor.v1.Ops/ForkActor", "{}", "FIELD_INVALID"},
+      {"/torpor.v1.Ops/ForkActor", kFork + R"(, "requestId": "x"})", "NOT_IMPLEMENTED"},
+      {"/torpor.v1.Ops/ForkActor", kFork + "}"},
+      {"/torpor.v1.Ops/ForkActor", kFork + "}", "ALREADY_EXISTS"},
+      {"/ateapi.Control/DeleteTag", kTagRef, "TAG_IN_USE"},
+      {"/ateapi.Control/DeleteActor", R"({"actor": {"atespace": "demo", "name": "x"}})"},
+      {"/ateapi.Control/DeleteTag", kTagRef},
+      {"/torpor.v1.Ops/ForkActor",
+       R"({"actor": {"atespace": "demo", "name": "a"}, "count": 1, "names": ["y"]})"},
+      {"/ateapi.Control/DeleteActor", R"({"actor": {"atespace": "demo", "name": "y"}})"},
+      {"/ateapi.Control/ListTags", "{}"},
       {"/ateapi.Control/GetWorker", R"({"worker": {"name": "none"}})", "WORKER_NOT_FOUND"},
       {"/ateapi.Control/DrainWorker",
        R"({"worker": {"name": ")" + std::string(kFakeWorkerUid) + R"("}})"},

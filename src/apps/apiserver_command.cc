@@ -114,10 +114,13 @@ class Snapshots : public control::SnapshotAdmin {
   explicit Snapshots(objstore::StoreRegistry stores) : stores_(std::move(stores)) {}
   ~Snapshots() override { stopping_ = true; }
 
-  void CopySnapshot(const std::string& from_uri, const std::string& to_uri,
+  void CopySnapshot(const torpor::v1::SnapshotRef& from, const std::string& to_uri,
                     control::DoneStatus done) override {
-    Run([this, from_uri,
-         to_uri] { return snapshot::CopySnapshot(stores_, from_uri, to_uri).status(); },
+    Run(
+        [this, from, to_uri] {
+          return snapshot::CopySnapshot(stores_, from.uri(), to_uri, from.manifest_sha256())
+              .status();
+        },
         std::move(done));
   }
   void DeleteSnapshot(const std::string& uri, control::DoneStatus done) override {

@@ -1,5 +1,7 @@
 #include "control/control_plane.h"
 
+#include <atomic>
+
 #include "control/core/record_view.h"
 #include "control/reconciler/writer.h"
 #include "control/resources.h"
@@ -180,6 +182,31 @@ void ControlPlane::RevertActor(const ateapi::RevertActorRequest& request,
                          Respond<ateapi::RevertActorResponse>(std::move(done)));
 }
 
+void ControlPlane::RollbackActor(const torpor::v1::RollbackActorRequest& request,
+                                 const CallContext& context,
+                                 Done<torpor::v1::RollbackActorResponse> done) {
+  if (Status status = CheckNotReserved(request.actor().atespace()); !status.ok()) {
+    return done(status);
+  }
+  VerbCall call;
+  call.actor_key = Key(request.actor());
+  call.verb = torpor::v1::VERB_ROLLBACK;
+  call.generation = request.generation();
+  call.options.set_uid(request.uid());
+  call.options.set_version(request.version());
+  writer_->StartVerbCall(std::move(call), context,
+                         [done = std::move(done)](StatusOr<VerbOutcome> outcome) {
+                           if (!outcome.ok()) return done(std::move(outcome).status());
+                           torpor::v1::RollbackActorResponse response;
+                           response.set_op_id(outcome->op_id);
+                           for (int64_t lost : outcome->lost_generations) {
+                             response.add_lost_generations(lost);
+                           }
+                           *response.mutable_actor() = std::move(outcome->actor);
+                           done(std::move(response));
+                         });
+}
+
 void ControlPlane::WaitActor(const torpor::v1::WaitActorRequest& request,
                              const CallContext& context, Done<torpor::v1::WaitActorResponse> done) {
   VerbCall call;
@@ -196,6 +223,62 @@ void ControlPlane::WaitActor(const torpor::v1::WaitActorRequest& request,
                            *response.mutable_actor() = std::move(outcome->actor);
                            done(std::move(response));
                          });
+}
+
+void ControlPlane::CreateTag(const ateapi::CreateTagRequest& request, const CallContext& context,
+                             Done<ateapi::Tag> done) {
+  writer_->StartTagCall([writer = writer_.get(),
+                         request](Txn& txn) { return control::CreateTag(*writer, txn, request); },
+                        context, std::move(done));
+}
+
+StatusOr<ateapi::Tag> ControlPlane::UpdateTag(const ateapi::UpdateTagRequest& request) {
+  return writer_->Call<ateapi::Tag>([writer = writer_.get(), request](Txn& txn) {
+    return control::UpdateTag(*writer, txn, request);
+  });
+}
+
+StatusOr<ateapi::Tag> ControlPlane::DeleteTag(const ateapi::DeleteTagRequest& request) {
+  return writer_->Call<ateapi::Tag>([writer = writer_.get(), request](Txn& txn) {
+    return control::DeleteTag(*writer, txn, request);
+  });
+}
+
+void ControlPlane::ForkActor(const torpor::v1::ForkActorRequest& request,
+                             const CallContext& context, Done<torpor::v1::ForkActorResponse> done) {
+  if (!request.resume()) return writer_->StartFork(request, context, std::move(done));
+  struct Wakes {
+    torpor::v1::ForkActorResponse response;
+    std::atomic<int> left = 0;
+    Done<torpor::v1::ForkActorResponse> done;
+  };
+  auto wakes = std::make_shared<Wakes>();
+  wakes->done = std::move(done);
+  auto forked = [writer = writer_.get(), context,
+                 wakes](StatusOr<torpor::v1::ForkActorResponse> response) {
+    if (!response.ok()) return wakes->done(std::move(response).status());
+    wakes->response = *std::move(response);
+    std::vector<std::string> keys;
+    for (const ateapi::Actor& child : wakes->response.actors()) {
+      keys.push_back(Key(child.metadata()));
+    }
+    wakes->left = static_cast<int>(keys.size());
+    for (const std::string& key : keys) {
+      VerbCall call;
+      call.actor_key = key;
+      call.verb = torpor::v1::VERB_RESUME;
+      writer->StartVerbCall(std::move(call), context, [writer, wakes](StatusOr<VerbOutcome>) {
+        if (--wakes->left > 0) return;
+        // Each as it is now: a wake may have failed by itself.
+        for (ateapi::Actor& child : *wakes->response.mutable_actors()) {
+          auto record = writer->state().Find<torpor::v1::ActorRecord>(Key(child.metadata()));
+          if (record != nullptr) child = writer->Shown(*record);
+        }
+        wakes->done(std::move(wakes->response));
+      });
+    }
+  };
+  writer_->StartFork(request, context, std::move(forked));
 }
 
 StatusOr<torpor::v1::RegisterNodeResponse> ControlPlane::RegisterNode(

@@ -99,6 +99,11 @@ class ControlPlane {
   void RevertActor(const ateapi::RevertActorRequest& request, const CallContext& context,
                    Done<ateapi::RevertActorResponse> done);
 
+  // Answers when the copy is complete. What cannot be tried again (a damaged source) leaves no tag.
+  void CreateTag(const ateapi::CreateTagRequest& request, const CallContext& context,
+                 Done<ateapi::Tag> done);
+  StatusOr<ateapi::Tag> UpdateTag(const ateapi::UpdateTagRequest& request);
+  StatusOr<ateapi::Tag> DeleteTag(const ateapi::DeleteTagRequest& request);
   StatusOr<ateapi::Tag> GetTag(const ateapi::GetTagRequest& request);
   StatusOr<ateapi::ListTagsResponse> ListTags(const ateapi::ListTagsRequest& request);
 
@@ -111,6 +116,11 @@ class ControlPlane {
   // ---- torpor.v1.Ops ----
   void WaitActor(const torpor::v1::WaitActorRequest& request, const CallContext& context,
                  Done<torpor::v1::WaitActorResponse> done);
+  // All children or none. An end of this process ends the fork: then there is none.
+  void ForkActor(const torpor::v1::ForkActorRequest& request, const CallContext& context,
+                 Done<torpor::v1::ForkActorResponse> done);
+  void RollbackActor(const torpor::v1::RollbackActorRequest& request, const CallContext& context,
+                     Done<torpor::v1::RollbackActorResponse> done);
   StatusOr<torpor::v1::ListEventsResponse> ListEvents(const torpor::v1::ListEventsRequest& request);
   StatusOr<torpor::v1::ExplainActorResponse> ExplainActor(
       const torpor::v1::ExplainActorRequest& request);

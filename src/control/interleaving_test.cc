@@ -67,6 +67,56 @@ TEST_F(Interleaving, D2_TwentyResumesWhilePausing) {
   }
 }
 
+// ---- D3: resume during the upload of a suspend ----
+
+TEST_F(Interleaving, D3_SuspendNotInterruptible) {
+  Slot<ateapi::SuspendActorResponse> suspend;
+  Slot<ateapi::ResumeActorResponse> resume;
+  for (bool outage : {false, true}) {
+    EveryOrder(
+        "lnnnrt",
+        [&] {
+          RunsWithADurableGeneration();
+          if (outage) {
+            world().FailNext("UploadSnapshot", Fail(reasons::kObjectStorageUnavailable, "503"), 9);
+          }
+          suspend = StartSuspend("a");
+          plane->RunReady();
+        },
+        [&](char letter) {
+          if (letter == 'n') Step();
+          if (letter == 'l') Step(Fate::kLoseReply);
+          if (letter == 't') Time();
+          if (letter == 'r') resume = StartResume("a");
+        },
+        [&] {
+          RunFor(std::chrono::minutes(3));
+          ASSERT_TRUE(resume->has_value());
+          ASSERT_OK(**resume);
+          ASSERT_TRUE(suspend->has_value());
+          if (!(*suspend)->ok()) {
+            EXPECT_THAT(**suspend, HasReason(Code::kAborted, "SUPERSEDED"));
+          }
+          EXPECT_EQ(State("a"), ACTOR_STATE_RUNNING);
+          EXPECT_EQ(world().sandboxes[uid].value, 7);
+          // Each object is what was captured for its own generation, and none is left over.
+          torpor::v1::ListGenerationsRequest list;
+          *list.mutable_actor() = Ref("a");
+          ASSERT_OK_AND_ASSIGN(auto generations, plane->ListGenerations(list));
+          size_t named = 0;
+          for (const auto& generation : generations.generations()) {
+            for (const auto& storage : generation.storages()) {
+              EXPECT_EQ(storage.status(), torpor::v1::STORAGE_STATUS_COMPLETED);
+              if (storage.durability() != torpor::v1::DURABILITY_DURABLE) continue;
+              ++named;
+              EXPECT_EQ(world().objects[storage.uri()], generation.generation() == 2 ? 5 : 7);
+            }
+          }
+          EXPECT_EQ(world().objects.size(), named);
+        });
+  }
+}
+
 // ---- D4: delete at each step of a suspend ----
 
 TEST_F(Interleaving, D4_DeleteDuringSuspend) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "control/core/golden.h"
 #include "control/core/record_view.h"
 #include "model/actor_lifecycle.h"
@@ -38,41 +40,32 @@ bool HasExternalVolumes(const ateapi::ActorTemplate& tmpl) {
                      [](const ateapi::Volume& v) { return v.has_external_volume_template(); });
 }
 
-void Borrow(const std::string& key, const torpor::v1::TagRecord& tag,
-            torpor::v1::ActorRecord& record) {
-  size_t slash = key.find('/');
-  torpor::v1::BorrowedSnapshot& borrowed = *record.mutable_borrowed();
-  borrowed.mutable_tag()->set_atespace(key.substr(0, slash));
-  borrowed.mutable_tag()->set_name(key.substr(slash + 1));
-  borrowed.set_tag_uid(tag.tag().metadata().uid());
-  *borrowed.mutable_snapshot() = tag.snapshot();
-  borrowed.set_fidelity(tag.fidelity());
-  borrowed.set_template_uid(tag.template_uid());
-  borrowed.set_generation(tag.generation());
-  borrowed.set_cpu_id(tag.cpu_id());
+Status TagNotReady(const std::string& key) {
+  return Fail(reasons::kTagNotReady, "the copy of tag " + key + " is not complete yet",
+              {{"tag", key}});
 }
 
+// `forked`: the tag is of the fork that makes the actor; if the template of its source has changed,
+// the child's restore is narrowed as the source's own.
 Status BorrowTag(const Txn& txn, const ateapi::Actor& actor, const ateapi::ActorTemplate& tmpl,
-                 torpor::v1::ActorRecord& record) {
+                 bool forked, torpor::v1::ActorRecord& record) {
   const std::string key = Key(actor.source_tag());
   auto tag = txn.Get<torpor::v1::TagRecord>(key);
   if (tag == nullptr) return Fail(reasons::kTagNotFound, "no tag " + key, {{"tag", key}});
-  if (!tag->ready()) {
-    return Fail(reasons::kTagNotReady, "the copy of tag " + key + " is not complete yet");
-  }
+  if (!tag->ready()) return TagNotReady(key);
   if (tag->tag().scope() != ateapi::TAG_SCOPE_PUBLISHED &&
       actor.source_tag().atespace() != actor.metadata().atespace()) {
     return Fail(reasons::kTagNotPublished,
                 "tag " + key + " is for actors of its own atespace only");
   }
-  if (tag->template_uid() != tmpl.metadata().uid()) {
+  if (!forked && tag->template_uid() != tmpl.metadata().uid()) {
     return Fail(reasons::kTagTemplateMismatch, "tag " + key + " was taken under another template",
                 {{"template_uid", tag->template_uid()}});
   }
   if (HasExternalVolumes(tmpl)) {
     return Fail(reasons::kVolumesNotClonable, "external volumes cannot be cloned from a tag");
   }
-  Borrow(key, *tag, record);
+  core::Borrow(*tag, record);
   return OkStatus();
 }
 
@@ -107,20 +100,26 @@ std::string IncompatibleField(const ateapi::ActorTemplate& was, const ateapi::Ac
   return "";
 }
 
-Status CheckUpdate(const ateapi::Actor& want, const ateapi::Actor& have) {
-  const ateapi::ResourceMetadata& metadata = want.metadata();
-  if (metadata.uid().empty() || metadata.version() == 0) {
+// The preconditions of an update of `what`.
+Status CheckVersions(const std::string& what, const ateapi::ResourceMetadata& want,
+                     const ateapi::ResourceMetadata& have) {
+  if (want.uid().empty() || want.version() == 0) {
     return InvalidFields(reasons::kPreconditionMissing.name,
-                         {{"actor.metadata", "uid and version of the object read are needed"}});
+                         {{what + ".metadata", "uid and version of the object read are needed"}});
   }
-  if (metadata.uid() != have.metadata().uid()) {
-    return Fail(reasons::kUidConflict, "another actor has this name now",
-                {{"uid", have.metadata().uid()}});
+  if (want.uid() != have.uid()) {
+    return Fail(reasons::kUidConflict, fmt::format("another {} has this name now", what),
+                {{"uid", have.uid()}});
   }
-  if (metadata.version() != have.metadata().version()) {
-    return Fail(reasons::kVersionConflict, "the actor has changed; read it again",
-                {{"version", fmt::to_string(have.metadata().version())}});
+  if (want.version() != have.version()) {
+    return Fail(reasons::kVersionConflict, fmt::format("the {} has changed; read it again", what),
+                {{"version", fmt::to_string(have.version())}});
   }
+  return OkStatus();
+}
+
+Status CheckUpdate(const ateapi::Actor& want, const ateapi::Actor& have) {
+  RETURN_IF_ERROR(CheckVersions("actor", want.metadata(), have.metadata()));
   if (Key(want.source_tag()) != Key(have.source_tag())) {
     return InvalidFields(reasons::kFieldImmutable.name,
                          {{"actor.source_tag", "cannot change after create"}});
@@ -272,7 +271,7 @@ StatusOr<ateapi::ActorTemplate> DeleteTemplate(Writer& writer, Txn& txn,
 }
 
 StatusOr<ateapi::Actor> CreateActor(Writer& writer, Txn& txn,
-                                    const ateapi::CreateActorRequest& request) {
+                                    const ateapi::CreateActorRequest& request, bool forked) {
   const ateapi::Actor& want = request.actor();
   const std::string key = Key(want.metadata());
   RETURN_IF_ERROR(CheckNotReserved(want.metadata().atespace()));
@@ -296,11 +295,11 @@ StatusOr<ateapi::Actor> CreateActor(Writer& writer, Txn& txn,
   actor.mutable_status()->set_state(ateapi::ACTOR_STATE_SUSPENDED);
   const ateapi::ActorTemplate& definition = tmpl->actor_template();
   if (want.has_source_tag()) {
-    RETURN_IF_ERROR(BorrowTag(txn, actor, definition, record));
+    RETURN_IF_ERROR(BorrowTag(txn, actor, definition, forked, record));
   } else if (definition.status().golden_snapshot_status().has_golden_tag()) {
     const std::string golden = Key(definition.status().golden_snapshot_status().golden_tag());
     auto tag = txn.Get<torpor::v1::TagRecord>(golden);
-    if (tag != nullptr && tag->ready()) Borrow(golden, *tag, record);
+    if (tag != nullptr && tag->ready()) core::Borrow(*tag, record);
   }
   core::RenderStatus(record);
   return txn.Put(key, std::move(record))->actor();
@@ -323,6 +322,81 @@ StatusOr<ateapi::Actor> UpdateActor(Writer&, Txn& txn, const ateapi::UpdateActor
   if (want.has_idle_policy()) *actor.mutable_idle_policy() = want.idle_policy();
   if (want.has_crash_policy()) *actor.mutable_crash_policy() = want.crash_policy();
   return txn.Put(key, std::move(record))->actor();
+}
+
+StatusOr<std::string> CreateTag(Writer& writer, Txn& txn, const ateapi::CreateTagRequest& request) {
+  const ateapi::Tag& want = request.tag();
+  const std::string key = Key(want.metadata());
+  const std::string source = Key(want.source_actor());
+  RETURN_IF_ERROR(CheckNotReserved(want.metadata().atespace()));
+  if (txn.Get<torpor::v1::AtespaceRecord>(want.metadata().atespace()) == nullptr) {
+    return Fail(reasons::kParentNotFound, "no atespace " + want.metadata().atespace(),
+                {{"atespace", want.metadata().atespace()}});
+  }
+  if (txn.Get<torpor::v1::TagRecord>(key) != nullptr) return Exists("tag", key);
+  auto actor = txn.Get<torpor::v1::ActorRecord>(source);
+  if (actor == nullptr) {
+    return Fail(reasons::kActorMissing, "no actor " + source, {{"actor", source}});
+  }
+  const ateapi::ActorState state = actor->actor().status().state();
+  if (state != ateapi::ACTOR_STATE_SUSPENDED) {
+    return Fail(reasons::kWrongState,
+                fmt::format("actor {} is {}; suspend it first, then its snapshot can be tagged",
+                            source, StateName(state)),
+                {{"actor", source}, {"state", StateName(state)}, {"allowed", "SUSPENDED"}});
+  }
+  auto held = core::DurableSnapshot(*actor);
+  if (!held) {
+    return Fail(reasons::kNoSnapshot,
+                fmt::format("actor {} has no snapshot yet; resume and suspend it first", source),
+                {{"actor", source}});
+  }
+  ateapi::Tag tag = want;
+  tag.clear_status();
+  return writer.PutTag(txn, std::move(tag), *actor, *held, /*forked=*/false);
+}
+
+StatusOr<ateapi::Tag> UpdateTag(Writer&, Txn& txn, const ateapi::UpdateTagRequest& request) {
+  const ateapi::Tag& want = request.tag();
+  const std::string key = Key(want.metadata());
+  RETURN_IF_ERROR(CheckNotReserved(want.metadata().atespace()));
+  auto before = txn.Get<torpor::v1::TagRecord>(key);
+  if (before == nullptr) return Fail(reasons::kTagNotFound, "no tag " + key, {{"tag", key}});
+  const ateapi::Tag& have = before->tag();
+  RETURN_IF_ERROR(CheckVersions("tag", want.metadata(), have.metadata()));
+  if (Key(want.source_actor()) != Key(have.source_actor())) {
+    return InvalidFields(reasons::kFieldImmutable.name,
+                         {{"tag.source_actor", "cannot change after create"}});
+  }
+  if (!before->ready()) return TagNotReady(key);
+  torpor::v1::TagRecord record = *before;
+  record.mutable_tag()->set_scope(want.scope());
+  return txn.Put(key, std::move(record))->tag();
+}
+
+StatusOr<ateapi::Tag> DeleteTag(Writer& writer, Txn& txn, const ateapi::DeleteTagRequest& request) {
+  constexpr size_t kNamesMax = 5;
+  const std::string key = Key(request.tag());
+  RETURN_IF_ERROR(CheckNotReserved(request.tag().atespace()));
+  auto record = txn.Get<torpor::v1::TagRecord>(key);
+  if (record == nullptr) return Fail(reasons::kTagNotFound, "no tag " + key, {{"tag", key}});
+  RETURN_IF_ERROR(core::CheckOptions(request.options(), record->tag().metadata()));
+  const std::vector<std::string> borrowers = writer.Borrowers(txn, *record);
+  if (!borrowers.empty()) {
+    const size_t shown = std::min(borrowers.size(), kNamesMax);
+    std::string names = fmt::format(
+        "{}",
+        fmt::join(borrowers.begin(), borrowers.begin() + static_cast<ptrdiff_t>(shown), ", "));
+    if (shown < borrowers.size()) names += fmt::format(" and {} more", borrowers.size() - shown);
+    return Fail(reasons::kTagInUse,
+                fmt::format("{} start from tag {} and have no snapshot of their own; suspend them "
+                            "after they ran, or delete them",
+                            names, key),
+                {{"tag", key}, {"actors", fmt::to_string(borrowers.size())}});
+  }
+  writer.RemoveTag(txn, *record,
+                   Fail(reasons::kSuperseded, "tag " + key + " was deleted while it was copied"));
+  return record->tag();
 }
 
 StatusOr<ateapi::Worker> DrainWorker(Writer& writer, Txn& txn,

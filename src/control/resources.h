@@ -1,5 +1,5 @@
 #pragma once
-// Create, update and delete of atespaces, templates and actors: what is checked and what is stored.
+// Create, update and delete of atespaces, templates, actors and tags: what is checked and stored.
 // Internal to control. Every function runs in the writer and stages nothing when it fails.
 
 #include "ateapi/ateapi.pb.h"
@@ -16,10 +16,15 @@ StatusOr<ateapi::ActorTemplate> CreateTemplate(Writer& writer, Txn& txn,
                                                const ateapi::CreateActorTemplateRequest& request);
 StatusOr<ateapi::ActorTemplate> DeleteTemplate(Writer& writer, Txn& txn,
                                                const ateapi::DeleteActorTemplateRequest& request);
+// `forked`: its source tag is the copy that a fork has made for it.
 StatusOr<ateapi::Actor> CreateActor(Writer& writer, Txn& txn,
-                                    const ateapi::CreateActorRequest& request);
+                                    const ateapi::CreateActorRequest& request, bool forked = false);
 StatusOr<ateapi::Actor> UpdateActor(Writer& writer, Txn& txn,
                                     const ateapi::UpdateActorRequest& request);
+// Begins the copy; the key of the tag.
+StatusOr<std::string> CreateTag(Writer& writer, Txn& txn, const ateapi::CreateTagRequest& request);
+StatusOr<ateapi::Tag> UpdateTag(Writer& writer, Txn& txn, const ateapi::UpdateTagRequest& request);
+StatusOr<ateapi::Tag> DeleteTag(Writer& writer, Txn& txn, const ateapi::DeleteTagRequest& request);
 StatusOr<ateapi::Worker> DrainWorker(Writer& writer, Txn& txn,
                                      const ateapi::DrainWorkerRequest& request);
 

@@ -226,7 +226,7 @@ class InstantNode : public NodeClient {
 
 class NoObjects : public SnapshotAdmin {
  public:
-  void CopySnapshot(const std::string&, const std::string&, DoneStatus done) override {
+  void CopySnapshot(const torpor::v1::SnapshotRef&, const std::string&, DoneStatus done) override {
     done(OkStatus());
   }
   void DeleteSnapshot(const std::string&, DoneStatus done) override { done(OkStatus()); }

@@ -37,6 +37,13 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
     return records;
   }
 
+  static ateapi::ResourceMetadata TagMetadata() {
+    ateapi::ResourceMetadata metadata;
+    metadata.set_atespace("demo");
+    metadata.set_name("t");
+    return metadata;
+  }
+
   template <typename T>
   Done<T> Count() {
     ++asked;
@@ -64,10 +71,52 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
   void CallSomething() {
     const std::string name = AnyActor();
     CallContext context{clock.Now() + std::chrono::seconds(1 + Pick(100))};
-    switch (Pick(8)) {
+    switch (Pick(13)) {
       case 0:
         (void)MakeActor(name).status().ok();
         break;
+      case 8:
+        (void)MakeActorFrom("t", name).status().ok();
+        break;
+      case 12: {
+        torpor::v1::RollbackActorRequest request;
+        *request.mutable_actor() = Ref(name);
+        request.set_generation(1 + Pick(12));
+        Done<torpor::v1::RollbackActorResponse> counted =
+            Count<torpor::v1::RollbackActorResponse>();
+        plane->RollbackActor(request, context,
+                             [this, counted](StatusOr<torpor::v1::RollbackActorResponse> result) {
+                               if (result.ok()) {
+                                 const ateapi::Actor& actor = result->actor();
+                                 const int64_t now = actor.status().last_snapshot_generation();
+                                 promised[actor.metadata().uid()] = now;
+                                 promised_durable[actor.metadata().uid()] = now;
+                               }
+                               counted(std::move(result));
+                             });
+        break;
+      }
+      case 9: {
+        ateapi::CreateTagRequest request;
+        *request.mutable_tag()->mutable_metadata() = TagMetadata();
+        *request.mutable_tag()->mutable_source_actor() = Ref(name);
+        request.mutable_tag()->set_scope(ateapi::TAG_SCOPE_ATESPACE);
+        plane->CreateTag(request, context, Count<ateapi::Tag>());
+        break;
+      }
+      case 10:
+        (void)DeleteTag("t").status().ok();
+        break;
+      case 11: {
+        // Onto the other names, so that children are sources, too.
+        torpor::v1::ForkActorRequest request = ForkOf(name, 1 + Pick(2));
+        for (char child = 'a'; child <= 'c' && request.names_size() < request.count(); ++child) {
+          if (name[0] != child) request.add_names(std::string(1, child));
+        }
+        request.set_resume(Pick(2) == 0);
+        plane->ForkActor(request, context, Count<torpor::v1::ForkActorResponse>());
+        break;
+      }
       case 1:
       case 2:
       case 3: {
@@ -108,15 +157,18 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
         {"StartActor", Fail(reasons::kVolumeBusy, "busy")},
         {"StartActor", Fail(reasons::kWorkloadExited, "exit 1")},
         {"StartActor", Fail(reasons::kDiskFull, "full")},
+        {"StartActor", Fail(reasons::kSnapshotCorrupt, "wrong hash")},
         {"CaptureActor", Fail(reasons::kDiskFull, "full")},
         {"CaptureActor", Fail(reasons::kActorBusy, "busy")},
         {"UploadSnapshot", Fail(reasons::kObjectStorageUnavailable, "503")},
         {"UploadSnapshot", Fail(reasons::kStoreDenied, "no")},
         {"StopActor", Fail(reasons::kVolumeBusy, "busy")},
         {"DeleteSnapshot", Fail(reasons::kObjectStorageUnavailable, "503")},
+        {"Copy", Fail(reasons::kObjectStorageUnavailable, "503")},
+        {"Copy", Fail(reasons::kStoreDenied, "no")},
         {"DeleteLocalSnapshots", Fail(reasons::kVolumeBusy, "busy")},
     };
-    const auto& [method, status] = kFailures[static_cast<size_t>(Pick(10))];
+    const auto& [method, status] = kFailures[static_cast<size_t>(Pick(13))];
     world().FailNext(method, status, 1 + Pick(3));
   }
 
@@ -325,7 +377,8 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
     if (promise == promised.end()) return;
     if (!kept) {
       if (status.state() == ateapi::ACTOR_STATE_CRASHED || going) promised.erase(promise);
-      if (going) promised_durable.erase(uid);
+      const bool damaged = status.crash().reason() == reasons::kSnapshotCorrupt.name;
+      if (going || damaged) promised_durable.erase(uid);
       return;
     }
     const auto* current = core::Current(record);
@@ -341,6 +394,11 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
       // As long as there are faults an operation may take any time.
       if (finding.rule() == "operation-in-time" && !quiet) continue;
       ADD_FAILURE() << finding.ShortDebugString();
+    }
+    for (const auto& [key, record] : Records()) {
+      if (!record.has_borrowed()) continue;
+      EXPECT_TRUE(world().objects.count(record.borrowed().snapshot().uri()))
+          << key << " starts from what is not there";
     }
     std::map<std::string, scheduler::Amount> bound;
     for (const auto& [key, record] : Records()) {
@@ -384,6 +442,12 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
           }
         }
       }
+    }
+    auto tags = plane->ListTags({});
+    ASSERT_THAT(tags, IsOk());
+    for (const ateapi::Tag& tag : tags->tags()) {
+      EXPECT_TRUE(tag.status().has_snapshot()) << tag.metadata().name() << " is copied for ever";
+      objects.insert(tag.status().snapshot().snapshot_uri());
     }
     std::set<std::string> have;
     for (const auto& [uid, sandbox] : world().sandboxes) have.insert(uid);

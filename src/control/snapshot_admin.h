@@ -9,15 +9,16 @@
 
 #include "base/time.h"
 #include "control/done.h"
+#include "torpor/v1/common.pb.h"
 
 namespace torpor::control {
 
 class SnapshotAdmin {
  public:
   virtual ~SnapshotAdmin() = default;
-  // Copies every object of the snapshot at `from_uri` to `to_uri`, the manifest last, which commits
-  // the copy. NOT_FOUND when the source has no manifest.
-  virtual void CopySnapshot(const std::string& from_uri, const std::string& to_uri,
+  // Copies every object of the snapshot `from` to `to_uri`, the manifest last, which commits the
+  // copy. NOT_FOUND when the source has no manifest, DATA_LOSS when it is not the one of `from`.
+  virtual void CopySnapshot(const torpor::v1::SnapshotRef& from, const std::string& to_uri,
                             DoneStatus done) = 0;
   // Removes the manifest first, then every object below `uri`. Nothing there is success.
   virtual void DeleteSnapshot(const std::string& uri, DoneStatus done) = 0;

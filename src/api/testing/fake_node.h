@@ -43,7 +43,8 @@ class FakeNode {
 
 class EmptyStorage : public control::SnapshotAdmin {
  public:
-  void CopySnapshot(const std::string&, const std::string&, control::DoneStatus done) override {
+  void CopySnapshot(const torpor::v1::SnapshotRef&, const std::string&,
+                    control::DoneStatus done) override {
     done(OkStatus());
   }
   void DeleteSnapshot(const std::string&, control::DoneStatus done) override { done(OkStatus()); }

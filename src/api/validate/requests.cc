@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -135,6 +137,33 @@ void Check(const Field& root, const ateapi::ListActorsRequest& r) {
   }
 }
 
+void CheckTag(const Field& field, const ateapi::Tag& tag, bool update) {
+  CheckMetadata(field.At("metadata"), tag.has_metadata(), tag.metadata(), Scope::kAtespaced,
+                update);
+  if (tag.scope() == ateapi::TAG_SCOPE_UNSPECIFIED) field.At("scope").Fail("must be set");
+  CheckRef(field.At("source_actor"), tag.has_source_actor(), tag.source_actor(), Scope::kAtespaced);
+  if (!tag.source_actor().atespace().empty() &&
+      tag.source_actor().atespace() != tag.metadata().atespace()) {
+    field.At("source_actor").At("atespace").Fail("must be the atespace of the tag");
+  }
+}
+
+void Check(const Field& root, const ateapi::CreateTagRequest& r) {
+  CheckResource(root.At("tag"), r.has_tag(), r.tag());
+  CheckRequestId(root.At("request_id"), r.request_id());
+  if (r.has_tag()) CheckTag(root.At("tag"), r.tag(), /*update=*/false);
+}
+
+void Check(const Field& root, const ateapi::UpdateTagRequest& r) {
+  CheckResource(root.At("tag"), r.has_tag(), r.tag());
+  if (r.has_tag()) CheckTag(root.At("tag"), r.tag(), /*update=*/true);
+}
+
+void Check(const Field& root, const ateapi::DeleteTagRequest& r) {
+  CheckRef(root.At("tag"), r.has_tag(), r.tag(), Scope::kAtespaced);
+  CheckDeleteOptions(root.At("options"), r.options());
+}
+
 void Check(const Field& root, const ateapi::GetTagRequest& r) {
   CheckRef(root.At("tag"), r.has_tag(), r.tag(), Scope::kAtespaced);
 }
@@ -170,6 +199,48 @@ void Check(const Field& root, const torpor::v1::WaitActorRequest& r) {
   if (r.has_timeout()) {
     CheckDuration(root.At("timeout"), r.timeout(), Duration(0), minutes(10), /*zero=*/true);
   }
+}
+
+void Check(const Field& root, const torpor::v1::ForkActorRequest& r) {
+  constexpr size_t kPrefixMax = 57;
+  if (r.has_actor()) {
+    CheckActorRef(root, r);
+    if (!r.atespace().empty() && r.atespace() != r.actor().atespace()) {
+      root.At("atespace")
+          .Fail("an actor is forked into its own atespace only; a published tag goes into any");
+    }
+  } else if (r.has_tag()) {
+    CheckRef(root.At("tag"), true, r.tag(), Scope::kAtespaced);
+    if (r.fidelity() != torpor::v1::FIDELITY_UNSPECIFIED) {
+      root.At("fidelity").Fail("must not be set with a tag, which has one");
+    }
+  } else {
+    root.At("actor").Fail("must be set, or tag");
+  }
+  CheckRange(root.At("count"), r.count(), 1, 100);
+  CheckLabel(root.At("atespace"), r.atespace(), Need::kMaybe);
+  CheckLabel(root.At("name_prefix"), r.name_prefix(), Need::kMaybe);
+  if (r.name_prefix().size() > kPrefixMax) {
+    root.At("name_prefix").Fail("must have at most 57 characters");
+  }
+  if (r.names_size() > 0) {
+    if (!r.name_prefix().empty()) root.At("name_prefix").Fail("must not be set with names");
+    if (r.names_size() != r.count()) root.At("names").Fail("must be as many as count");
+  }
+  std::set<std::string> names;
+  for (int i = 0; i < r.names_size(); ++i) {
+    CheckLabel(root.At("names").At(i), r.names(i), Need::kSet);
+    if (!names.insert(r.names(i)).second) root.At("names").At(i).Fail("is there twice");
+  }
+  CheckRequestId(root.At("request_id"), r.request_id());
+}
+
+void Check(const Field& root, const torpor::v1::RollbackActorRequest& r) {
+  CheckActorRef(root, r);
+  CheckRange(root.At("generation"), r.generation(), 1, std::numeric_limits<int64_t>::max());
+  CheckUuid(root.At("uid"), r.uid(), Need::kMaybe);
+  CheckRange(root.At("version"), r.version(), 0, std::numeric_limits<int64_t>::max());
+  CheckRequestId(root.At("request_id"), r.request_id());
 }
 
 void Check(const Field& root, const torpor::v1::ExplainActorRequest& r) {
@@ -242,22 +313,30 @@ std::map<const google::protobuf::Descriptor*, Checker> TableOf() {
 
 const std::map<const google::protobuf::Descriptor*, Checker>& Checkers() {
   static const auto* table = new auto(
-      TableOf<ateapi::CreateAtespaceRequest, ateapi::GetAtespaceRequest,
-              ateapi::ListAtespacesRequest, ateapi::DeleteAtespaceRequest,
-              ateapi::CreateActorTemplateRequest, ateapi::GetActorTemplateRequest,
-              ateapi::ListActorTemplatesRequest, ateapi::DeleteActorTemplateRequest,
-              ateapi::CreateActorRequest, ateapi::GetActorRequest, ateapi::ListActorsRequest,
-              ateapi::UpdateActorRequest, ateapi::DeleteActorRequest, ateapi::ResumeActorRequest,
-              ateapi::PauseActorRequest, ateapi::SuspendActorRequest, ateapi::RevertActorRequest,
-              ateapi::GetTagRequest, ateapi::ListTagsRequest, ateapi::GetWorkerRequest,
-              ateapi::ListWorkersRequest, ateapi::ListWorkerActorAssignmentsRequest,
-              ateapi::DrainWorkerRequest, torpor::v1::WaitActorRequest,
-              torpor::v1::ExplainActorRequest, torpor::v1::ListEventsRequest,
-              torpor::v1::ListGenerationsRequest, torpor::v1::GetNodeRequest,
-              torpor::v1::ListNodesRequest, torpor::v1::DrainNodeRequest,
-              torpor::v1::KeepActorAwakeRequest, torpor::v1::CheckRecordsRequest,
-              torpor::v1::WatchActorsRequest, torpor::v1::ReadLogsRequest>());
+      TableOf<
+          ateapi::CreateAtespaceRequest, ateapi::GetAtespaceRequest, ateapi::ListAtespacesRequest,
+          ateapi::DeleteAtespaceRequest, ateapi::CreateActorTemplateRequest,
+          ateapi::GetActorTemplateRequest, ateapi::ListActorTemplatesRequest,
+          ateapi::DeleteActorTemplateRequest, ateapi::CreateActorRequest, ateapi::GetActorRequest,
+          ateapi::ListActorsRequest, ateapi::UpdateActorRequest, ateapi::DeleteActorRequest,
+          ateapi::ResumeActorRequest, ateapi::PauseActorRequest, ateapi::SuspendActorRequest,
+          ateapi::RevertActorRequest, ateapi::CreateTagRequest, ateapi::UpdateTagRequest,
+          ateapi::DeleteTagRequest, torpor::v1::ForkActorRequest, torpor::v1::RollbackActorRequest,
+          ateapi::GetTagRequest, ateapi::ListTagsRequest, ateapi::GetWorkerRequest,
+          ateapi::ListWorkersRequest, ateapi::ListWorkerActorAssignmentsRequest,
+          ateapi::DrainWorkerRequest, torpor::v1::WaitActorRequest, torpor::v1::ExplainActorRequest,
+          torpor::v1::ListEventsRequest, torpor::v1::ListGenerationsRequest,
+          torpor::v1::GetNodeRequest, torpor::v1::ListNodesRequest, torpor::v1::DrainNodeRequest,
+          torpor::v1::KeepActorAwakeRequest, torpor::v1::CheckRecordsRequest,
+          torpor::v1::WatchActorsRequest, torpor::v1::ReadLogsRequest>());
   return *table;
+}
+
+// Answers are not remembered, so a repeat would do it twice.
+template <typename Request>
+bool HasRequestId(const Message& request) {
+  return request.GetDescriptor() == Request::descriptor() &&
+         !static_cast<const Request&>(request).request_id().empty();
 }
 
 int Rank(const std::string& reason) {
@@ -292,6 +371,12 @@ Status Validate(const Message& request) {
     if (std::string part = NotServedYet(create.actor_template()); !part.empty()) {
       return Fail(reasons::kNotImplemented, part + " is not supported yet; leave it out");
     }
+  }
+  if (HasRequestId<torpor::v1::ForkActorRequest>(request) ||
+      HasRequestId<torpor::v1::RollbackActorRequest>(request)) {
+    return Fail(reasons::kNotImplemented,
+                "request_id is not supported yet; leave it out. Names make a repeated fork "
+                "ALREADY_EXISTS, version makes a repeated rollback VERSION_CONFLICT");
   }
   return OkStatus();
 }

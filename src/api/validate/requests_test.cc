@@ -22,6 +22,7 @@ struct Case {
 
 const std::string kLong(257, 'x');
 const std::string kToken(256, 'x');
+const std::string kPrefix(57, 'x');
 const char* kRef = R"({"atespace": "demo", "name": "a"})";
 const char* kUid = "00000000-0000-4000-8000-000000000001";
 
@@ -32,6 +33,10 @@ std::string Actor(const std::string& more) {
 std::string Update(const std::string& uid, const std::string& version) {
   return R"({"actor": {"metadata": {"atespace": "demo", "name": "a", "uid": ")" + uid +
          R"(", "version": )" + version + R"(}, "actorTemplate": )" + std::string(kRef) + "}}";
+}
+std::string Tag(const std::string& source_atespace, const std::string& scope) {
+  return R"({"tag": {"metadata": {"atespace": "demo", "name": "t"}, "sourceActor": {"atespace": ")" +
+         source_atespace + R"(", "name": "a"}, "scope": )" + scope + "}}";
 }
 std::string With(const std::string& field, const std::string& more = "") {
   return "{\"" + field + "\": " + kRef + more + "}";
@@ -112,6 +117,17 @@ std::vector<Case> Control() {
       {"ListActors", R"({"states": [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]})", {"states"}},
       {"ListActors", R"({"states": [1, 10]})", {"states[1]"}},
       {"ListActors", Global("actorTemplate"), {"actor_template.atespace"}},
+      {"CreateTag", Tag("demo", "1"), {}},
+      {"CreateTag", "{}", {"tag"}},
+      {"CreateTag", Tag("demo", "0"), {"tag.scope"}},
+      {"CreateTag", Tag("demo", "3"), {"tag.scope"}},
+      {"CreateTag", Tag("other", "2"), {"tag.source_actor.atespace"}},
+      {"CreateTag",
+       R"({"tag": {"metadata": {"atespace": "demo", "name": "T"}, "scope": 1}, "requestId": "a b"})",
+       {"request_id", "tag.metadata.name", "tag.source_actor"}},
+      {"UpdateTag", Tag("demo", "2"), {"tag.metadata.uid", "tag.metadata.version"}},
+      {"DeleteTag", With("tag", R"(, "options": {"uid": "x"})"), {"options.uid"}},
+      {"DeleteTag", "{}", {"tag"}},
       {"GetTag", With("tag"), {}},
       {"GetTag", "{}", {"tag"}},
       {"ListTags", R"({"atespace": "A"})", {"atespace"}},
@@ -131,6 +147,25 @@ std::vector<Case> Ops() {
        {"timeout"}},
       {"WaitActor", With("actor"), {"states"}},
       {"WaitActor", With("actor", R"(, "states": [0])"), {"states[0]"}},
+      {"ForkActor", With("actor", R"(, "count": 100, "namePrefix": ")" + kPrefix + "\""), {}},
+      {"ForkActor", With("tag", R"(, "count": 1, "atespace": "other")"), {}},
+      {"ForkActor", With("actor", R"(, "count": 2, "names": ["x", "y"], "fidelity": 1)"), {}},
+      {"ForkActor", "{}", {"actor", "count"}},
+      {"ForkActor",
+       With("actor", R"(, "count": 101, "namePrefix": "x)" + kPrefix + "\""),
+       {"count", "name_prefix"}},
+      {"ForkActor", With("actor", R"(, "count": 1, "atespace": "other")"), {"atespace"}},
+      {"ForkActor", With("tag", R"(, "count": 1, "fidelity": 3)"), {"fidelity"}},
+      {"ForkActor", With("actor", R"(, "count": 3, "names": ["x", "x"])"), {"names", "names[1]"}},
+      {"ForkActor",
+       With("actor", R"(, "count": 1, "names": ["X"], "namePrefix": "x")"),
+       {"name_prefix", "names[0]"}},
+      {"ForkActor", With("actor", R"(, "count": 1, "requestId": "a b")"), {"request_id"}},
+      {"RollbackActor", With("actor", R"(, "generation": "1", "version": "2")"), {}},
+      {"RollbackActor", "{}", {"actor", "generation"}},
+      {"RollbackActor",
+       With("actor", R"(, "generation": "-1", "uid": "x", "version": "-1", "requestId": "a b")"),
+       {"generation", "uid", "version", "request_id"}},
       {"ExplainActor", With("actor", R"(, "count": 20, "opId": ")" + std::string(kUid) + "\""), {}},
       {"ExplainActor", With("actor", R"(, "count": 21)"), {"count"}},
       {"ExplainActor", With("actor", R"(, "opId": "x")"), {"op_id"}},

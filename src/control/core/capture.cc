@@ -322,6 +322,16 @@ void StepRun::BackgroundUploadAnswered(int index, const CallOutcome& outcome) {
     CompleteUpload(upload.generation(), outcome.operation.upload());
     return;
   }
+  if (ReasonOf(outcome.error) == reasons::kStaleGeneration.name && durable != nullptr) {
+    // The wake that overtook it was faster on its way to the node, too. Nothing has begun.
+    torpor::v1::NodeCall& call = *upload.mutable_call();
+    const int64_t highest = std::strtoll(MetadataOf(outcome.error)["highest"].c_str(), nullptr, 10);
+    Renew(call, context_.ids->NewUuid(), context_.now);
+    Header(call)->set_generation(std::max(record_.actor().status().generation(), highest));
+    change_.sends.push_back({call, false, false});
+    *record_.add_uploads() = std::move(upload);
+    return;
+  }
   DropUpload(upload.generation(), nullptr);
 }
 
@@ -356,7 +366,8 @@ void StepRun::PruneDurable() {
     torpor::v1::GenerationRecord& generation = *record_.mutable_generations(i);
     const auto* durable = FindStorage(generation, torpor::v1::DURABILITY_DURABLE);
     if (!IsComplete(durable)) continue;
-    if (++seen <= 1 + record_.keep_generations()) continue;
+    // A damaged one stays until there is a newer one that is not.
+    if (generation.damaged() ? seen == 0 : ++seen <= 1 + record_.keep_generations()) continue;
     GarbageUri(durable->uri(), nullptr);
     RemoveStorage(generation, torpor::v1::DURABILITY_DURABLE);
   }

@@ -35,6 +35,7 @@ void ApplyLimits(const ateapi::Resources& resources, int64_t* memory, int64_t* c
 }
 
 bool HasComplete(const GenerationRecord& generation) {
+  if (generation.damaged()) return false;
   return IsComplete(FindStorage(generation, torpor::v1::DURABILITY_LOCAL)) ||
          IsComplete(FindStorage(generation, torpor::v1::DURABILITY_DURABLE));
 }
@@ -150,11 +151,49 @@ const GenerationRecord* Current(const ActorRecord& record) {
 
 const GenerationRecord* CurrentDurable(const ActorRecord& record) {
   for (int i = record.generations_size() - 1; i >= 0; --i) {
-    if (IsComplete(FindStorage(record.generations(i), torpor::v1::DURABILITY_DURABLE))) {
+    if (!record.generations(i).damaged() &&
+        IsComplete(FindStorage(record.generations(i), torpor::v1::DURABILITY_DURABLE))) {
       return &record.generations(i);
     }
   }
   return nullptr;
+}
+
+std::optional<torpor::v1::BorrowedSnapshot> DurableSnapshot(const ActorRecord& record,
+                                                            int64_t number) {
+  const GenerationRecord* generation = number == 0 ? CurrentDurable(record) : nullptr;
+  for (const GenerationRecord& candidate : record.generations()) {
+    if (candidate.generation().generation() == number) generation = &candidate;
+  }
+  const SnapshotStorage* durable =
+      generation == nullptr ? nullptr : FindStorage(*generation, torpor::v1::DURABILITY_DURABLE);
+  torpor::v1::BorrowedSnapshot snapshot;
+  if (IsComplete(durable)) {
+    snapshot.mutable_snapshot()->set_uri(durable->uri());
+    snapshot.mutable_snapshot()->set_manifest_sha256(generation->manifest_sha256());
+    snapshot.set_fidelity(durable->fidelity());
+    snapshot.set_template_uid(generation->generation().actor_template_uid());
+    snapshot.set_generation(generation->generation().generation());
+    snapshot.set_cpu_id(generation->cpu_id());
+    return snapshot;
+  }
+  if (number != 0 || !record.has_borrowed()) return std::nullopt;
+  snapshot = record.borrowed();
+  snapshot.clear_tag();
+  snapshot.clear_tag_uid();
+  return snapshot;
+}
+
+void Borrow(const torpor::v1::TagRecord& tag, ActorRecord& record) {
+  torpor::v1::BorrowedSnapshot& borrowed = *record.mutable_borrowed();
+  borrowed.mutable_tag()->set_atespace(tag.tag().metadata().atespace());
+  borrowed.mutable_tag()->set_name(tag.tag().metadata().name());
+  borrowed.set_tag_uid(tag.tag().metadata().uid());
+  *borrowed.mutable_snapshot() = tag.snapshot();
+  borrowed.set_fidelity(tag.fidelity());
+  borrowed.set_template_uid(tag.template_uid());
+  borrowed.set_generation(tag.generation());
+  borrowed.set_cpu_id(tag.cpu_id());
 }
 
 std::string LocalNode(const ActorRecord& record) {

@@ -1,6 +1,7 @@
 #pragma once
 // Questions about records, and the one function that turns a record into what clients see. Pure.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,16 @@ torpor::v1::SnapshotStorage* FindStorage(torpor::v1::GenerationRecord& generatio
 bool IsComplete(const torpor::v1::SnapshotStorage* storage);
 void RemoveStorage(torpor::v1::GenerationRecord& generation, torpor::v1::Durability durability);
 torpor::v1::GenerationRecord* FindGeneration(torpor::v1::ActorRecord& record, int64_t generation);
-// The newest generation with a COMPLETED storage; null = the actor owns no snapshot.
+// The newest generation with a COMPLETED storage that is not known to be damaged; null = the actor
+// owns no snapshot.
 const torpor::v1::GenerationRecord* Current(const torpor::v1::ActorRecord& record);
 const torpor::v1::GenerationRecord* CurrentDurable(const torpor::v1::ActorRecord& record);
+// What a tag of the actor can be copied from (without a tag of its own): the durable snapshot of
+// `generation`, or, for 0, what it would start from now; nullopt = there is none.
+std::optional<torpor::v1::BorrowedSnapshot> DurableSnapshot(const torpor::v1::ActorRecord& record,
+                                                            int64_t generation = 0);
+// The actor starts from the tag, until it has a durable snapshot of its own.
+void Borrow(const torpor::v1::TagRecord& tag, torpor::v1::ActorRecord& record);
 // The node of the current LOCAL storage; empty when there is none.
 std::string LocalNode(const torpor::v1::ActorRecord& record);
 // A suspend whose local generation is complete: the actor can be resumed from it.

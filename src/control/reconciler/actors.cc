@@ -87,6 +87,8 @@ Status Writer::StepActor(Txn& txn, const std::string& key, const core::Event& ev
 void Writer::Apply(Txn& txn, const std::string& key, torpor::v1::ActorRecord record,
                    core::Change change) {
   const std::string uid = record.actor().metadata().uid();
+  auto before = txn.Get<torpor::v1::ActorRecord>(key);
+  const bool borrowed = !change.removed && record.has_borrowed();
   for (const torpor::v1::OperationReport& report : change.reports) {
     StoreReport(txn, record, report);
   }
@@ -97,10 +99,9 @@ void Writer::Apply(Txn& txn, const std::string& key, torpor::v1::ActorRecord rec
     txn.Remove<torpor::v1::ActorRecord>(key);
     txn.AfterCommit([this, uid] { ForgetActivity(uid, /*removed=*/true); });
   } else if (change.dirty) {
-    auto before = txn.Get<torpor::v1::ActorRecord>(key);
     FoldActivity(record);
     auto stored = txn.Put(key, std::move(record));
-    bool released = before != nullptr && before->has_binding() && !stored->has_binding();
+    bool released = before->has_binding() && !stored->has_binding();
     capacity_changed_ |= released;
     if (released) txn.AfterCommit([this, uid] { ForgetActivity(uid, /*removed=*/false); });
     for (core::Ended& ended : change.ended) {
@@ -109,6 +110,7 @@ void Writer::Apply(Txn& txn, const std::string& key, torpor::v1::ActorRecord rec
       }
     }
   }
+  if (before->has_borrowed() && !borrowed) ReleaseTag(txn, before->borrowed());
   for (auto& [id, cpu] : change.cpus) {
     if (txn.Get<torpor::v1::CpuRecord>(id) != nullptr) continue;
     torpor::v1::CpuRecord row;

@@ -10,7 +10,6 @@
 #include "control/snapshot_admin.h"
 #include "model/actor_lifecycle.h"
 #include "model/reasons.h"
-#include "snapshot/format/layout.h"
 
 namespace torpor::control {
 namespace {
@@ -147,15 +146,24 @@ void Writer::OnCallAnswer(Txn& txn, const std::string& owner, core::CallAnswer a
 }
 
 void Writer::DeleteObjects(const std::string& actor_uid, const std::string& uri) {
-  parts_.snapshots->DeleteSnapshot(uri, [this, inbox = inbox_, actor_uid, uri](Status status) {
-    auto shared = std::make_shared<Status>(std::move(status));
-    inbox->Post([this, actor_uid, uri, shared](Txn& txn) {
-      std::string key = state_.ActorKeyOf(actor_uid);
-      if (key.empty()) return;
-      Status stepped = StepActor(txn, key, core::ObjectDeleted{uri, std::move(*shared)});
-      if (!stepped.ok()) LogInfo("late answer of object storage", {{"actor", actor_uid}});
-    });
+  DeleteSnapshot(uri, [this, actor_uid, uri](Txn& txn, const Status& status) {
+    std::string key = state_.ActorKeyOf(actor_uid);
+    if (key.empty()) return;
+    Status stepped = StepActor(txn, key, core::ObjectDeleted{uri, status});
+    if (!stepped.ok()) LogInfo("late answer of object storage", {{"actor", actor_uid}});
   });
+}
+
+void Writer::DeleteSnapshot(const std::string& uri, std::function<void(Txn&, const Status&)> done) {
+  auto post = [inbox = inbox_, done = std::move(done)](Status status) {
+    auto shared = std::make_shared<Status>(std::move(status));
+    inbox->Post([done, shared](Txn& txn) { done(txn, *shared); });
+  };
+  // Whoever asked tries again later.
+  if (IsBeingCopied(uri)) {
+    return post(Fail(reasons::kOperationInProgress, "a tag is being copied from or to it"));
+  }
+  parts_.snapshots->DeleteSnapshot(uri, std::move(post));
 }
 
 // ---- Garbage ----
@@ -173,10 +181,8 @@ void Writer::RunGarbage(const std::string& id) {
     return Dispatch("g/" + id, core::Send{garbage->upload(), /*query=*/true, /*refuse=*/true});
   }
   if (!garbage->uri().empty()) {
-    parts_.snapshots->DeleteSnapshot(garbage->uri(), [this, inbox = inbox_, id](Status status) {
-      auto shared = std::make_shared<Status>(std::move(status));
-      inbox->Post(
-          [this, id, shared](Txn& txn) { OnGarbageAnswer(txn, id, *shared, !shared->ok()); });
+    DeleteSnapshot(garbage->uri(), [this, id](Txn& txn, const Status& status) {
+      OnGarbageAnswer(txn, id, status, !status.ok());
     });
     return;
   }
@@ -269,11 +275,7 @@ bool Writer::ActGolden(Txn& txn, const std::string& template_key,
       return StepActor(txn, key, core::StartVerb{torpor::v1::VERB_DELETE, "golden", {}, true}).ok();
     case GoldenAction::kDeleteTag: {
       auto tag = txn.Get<torpor::v1::TagRecord>(key);
-      torpor::v1::GarbageRecord garbage;
-      garbage.set_id(parts_.ids->NewUuid());
-      garbage.set_uri(tag->snapshot().uri());
-      PutGarbage(txn, std::move(garbage));
-      txn.Remove<torpor::v1::TagRecord>(key);
+      RemoveTag(txn, *tag, Fail(reasons::kSuperseded, "the golden build was given up"));
       return true;
     }
   }
@@ -298,73 +300,19 @@ bool Writer::StartGoldenVerb(Txn& txn, const std::string& template_key, torpor::
 }
 
 void Writer::CreateGoldenTag(Txn& txn, const torpor::v1::TemplateRecord& record) {
-  const ateapi::ResourceMetadata& metadata = record.actor_template().metadata();
-  const std::string key = core::Key(core::kGoldenAtespace, metadata.uid());
-  auto actor = txn.Get<torpor::v1::ActorRecord>(key);
-  const torpor::v1::GenerationRecord* durable = core::CurrentDurable(*actor);
-  const torpor::v1::SnapshotStorage* storage =
-      core::FindStorage(*durable, torpor::v1::DURABILITY_DURABLE);
-  torpor::v1::TagRecord tag;
-  ateapi::ResourceMetadata& own = *tag.mutable_tag()->mutable_metadata();
-  own.set_atespace(core::kGoldenAtespace);
-  own.set_name(metadata.uid());
-  own.set_uid(parts_.ids->NewUuid());
-  tag.mutable_tag()->set_scope(ateapi::TAG_SCOPE_PUBLISHED);
-  tag.mutable_tag()->mutable_source_actor()->set_atespace(core::kGoldenAtespace);
-  tag.mutable_tag()->mutable_source_actor()->set_name(metadata.uid());
-  ateapi::TagStatus& status = *tag.mutable_tag()->mutable_status();
-  status.set_actor_template_uid(metadata.uid());
-  status.set_storage_location(actor->storage_location());
-  tag.mutable_source()->set_uri(storage->uri());
-  tag.mutable_source()->set_manifest_sha256(durable->manifest_sha256());
-  tag.mutable_snapshot()->set_uri(
-      snapshot::TagSnapshotUri(actor->storage_location(), core::kGoldenAtespace, own.uid()));
-  tag.mutable_snapshot()->set_manifest_sha256(durable->manifest_sha256());
-  tag.set_fidelity(storage->fidelity());
-  tag.set_generation(durable->generation().generation());
-  tag.set_template_uid(metadata.uid());
-  tag.set_cpu_id(durable->cpu_id());
-  auto stored = txn.Put(key, std::move(tag));
-  txn.AfterCommit([this, key, stored] { CopyTag(key, *stored); });
+  const std::string& uid = record.actor_template().metadata().uid();
+  auto actor = txn.Get<torpor::v1::ActorRecord>(core::Key(core::kGoldenAtespace, uid));
+  ateapi::Tag tag;
+  tag.mutable_metadata()->set_atespace(core::kGoldenAtespace);
+  tag.mutable_metadata()->set_name(uid);
+  tag.set_scope(ateapi::TAG_SCOPE_PUBLISHED);
+  tag.mutable_source_actor()->set_atespace(core::kGoldenAtespace);
+  tag.mutable_source_actor()->set_name(uid);
+  PutTag(txn, std::move(tag), *actor, *core::DurableSnapshot(*actor), /*forked=*/false);
 }
 
-void Writer::CopyTag(const std::string& tag_key, const torpor::v1::TagRecord& tag) {
-  const std::string uid = tag.tag().metadata().uid();
-  const std::string uri = tag.snapshot().uri();
-  parts_.snapshots->CopySnapshot(tag.source().uri(), uri,
-                                 [this, inbox = inbox_, tag_key, uid, uri](Status status) {
-                                   auto shared = std::make_shared<Status>(std::move(status));
-                                   inbox->Post([this, tag_key, uid, uri, shared](Txn& txn) {
-                                     OnTagCopied(txn, tag_key, uid, uri, *shared);
-                                   });
-                                 });
-}
-
-void Writer::OnTagCopied(Txn& txn, const std::string& tag_key, const std::string& tag_uid,
-                         const std::string& uri, const Status& status) {
-  auto before = txn.Get<torpor::v1::TagRecord>(tag_key);
-  const bool same = before != nullptr && before->tag().metadata().uid() == tag_uid;
-  if (same && before->ready()) return;
-  if (!same || !status.ok()) {
-    torpor::v1::GarbageRecord garbage;
-    garbage.set_id(parts_.ids->NewUuid());
-    garbage.set_uri(uri);
-    PutGarbage(txn, std::move(garbage));
-    if (!same) return;
-    txn.Remove<torpor::v1::TagRecord>(tag_key);
-  } else {
-    torpor::v1::TagRecord tag = *before;
-    tag.set_ready(true);
-    tag.clear_source();
-    ateapi::ExternalSnapshot& snapshot = *tag.mutable_tag()->mutable_status()->mutable_snapshot();
-    snapshot.set_snapshot_uri(uri);
-    snapshot.set_content_scope(tag.fidelity() == torpor::v1::FIDELITY_MEMORY
-                                   ? ateapi::SNAPSHOT_CONTENT_SCOPE_FULL
-                                   : ateapi::SNAPSHOT_CONTENT_SCOPE_DATA);
-    snapshot.set_actor_template_uid(tag.template_uid());
-    txn.Put(tag_key, std::move(tag));
-  }
-  std::string template_key = state_.TemplateKeyOf(before->template_uid());
+void Writer::GoldenTagEnded(Txn& txn, const std::string& template_uid, const Status& status) {
+  const std::string template_key = state_.TemplateKeyOf(template_uid);
   auto tmpl = txn.Get<torpor::v1::TemplateRecord>(template_key);
   if (tmpl == nullptr) return;
   if (!status.ok()) {
@@ -384,12 +332,7 @@ void Writer::RemoveGolden(Txn& txn, const std::string& template_uid) {
     CHECK(status.ok());
   }
   auto tag = txn.Get<torpor::v1::TagRecord>(key);
-  if (tag == nullptr) return;
-  torpor::v1::GarbageRecord garbage;
-  garbage.set_id(parts_.ids->NewUuid());
-  garbage.set_uri(tag->snapshot().uri());
-  PutGarbage(txn, std::move(garbage));
-  txn.Remove<torpor::v1::TagRecord>(key);
+  if (tag != nullptr) RemoveTag(txn, *tag, Fail(reasons::kSuperseded, "the template is gone"));
 }
 
 void Writer::TrimEvents() {

@@ -53,14 +53,25 @@ void Writer::StartVerbCall(VerbCall call, const CallContext& context, Done<VerbO
   waiter->call = std::move(call);
   waiter->call.traceparent = context.traceparent;
   waiter->done = std::move(done);
+  waiter->asked = parts_.clock->WallNow();
+  waiter->deadline = AnswerBy(context, waiter->asked);
+  inbox_->Post([this, waiter](Txn& txn) { AddWaiter(txn, waiter); });
+}
+
+WallTime Writer::AnswerBy(const CallContext& context, WallTime asked) const {
   Duration left = settings_.wait_max;
   MonotonicTime now = parts_.clock->Now();
   if (context.deadline < now + left) {
     left = std::max<Duration>(Duration::zero(), context.deadline - now);
   }
-  waiter->asked = parts_.clock->WallNow();
-  waiter->deadline = core::Later(waiter->asked, left);
-  inbox_->Post([this, waiter](Txn& txn) { AddWaiter(txn, waiter); });
+  return core::Later(asked, left);
+}
+
+Status Writer::Refusal(VerbAnswer answer, const std::string& key,
+                       const torpor::v1::ActorRecord& record, torpor::v1::Verb verb) {
+  if (answer == VerbAnswer::kCrashed) return CrashedError(key, record.actor().status());
+  if (answer == VerbAnswer::kNo) return WrongState(key, record.actor().status().state(), verb);
+  return Busy(key, record);
 }
 
 Writer::Waiter::~Waiter() {
@@ -99,7 +110,9 @@ void Writer::Ask(Txn& txn, const std::shared_ptr<Waiter>& waiter) {
     if (!status.ok()) return Answer(txn, waiter, status);
   }
   const ateapi::ActorState state = record->actor().status().state();
-  switch (AnswerVerb(state, call.verb, call.any_state, core::IsUploading(*record))) {
+  const VerbAnswer answer =
+      AnswerVerb(state, call.verb, call.any_state, core::IsUploading(*record));
+  switch (answer) {
     case VerbAnswer::kStart:
       return StartFor(txn, waiter, *record);
     case VerbAnswer::kOk: {
@@ -113,11 +126,9 @@ void Writer::Ask(Txn& txn, const std::shared_ptr<Waiter>& waiter) {
     case VerbAnswer::kWait:
       return;  // asked again when the actor changes
     case VerbAnswer::kBusy:
-      return Answer(txn, waiter, Busy(call.actor_key, *record));
     case VerbAnswer::kNo:
-      return Answer(txn, waiter, WrongState(call.actor_key, state, call.verb));
     case VerbAnswer::kCrashed:
-      return Answer(txn, waiter, CrashedError(call.actor_key, record->actor().status()));
+      return Answer(txn, waiter, Refusal(answer, call.actor_key, *record, call.verb));
   }
 }
 
@@ -142,6 +153,7 @@ void Writer::StartFor(Txn& txn, const std::shared_ptr<Waiter>& waiter,
   std::string trigger = record.golden() ? "golden" : "api";
   core::StartVerb start{call.verb,        trigger,       call.fidelity,  call.any_state,
                         call.traceparent, waiter->asked, waiter->refused};
+  start.generation = call.generation;
   Status status = StepActor(txn, call.actor_key, start, waiter.get());
   if (status.ok()) {
     waiter->refused = {};

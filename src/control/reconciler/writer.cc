@@ -88,15 +88,13 @@ Status Writer::Load() {
       record.mutable_atespace()->mutable_metadata()->set_uid(parts_.ids->NewUuid());
       txn.Put(core::kGoldenAtespace, std::move(record));
     }
+    RecoverTags(txn);  // before anything is deleted
     for (const auto& [key, record] : txn.All<torpor::v1::ActorRecord>()) {
       if (record->has_operation() || !record->uploads().empty()) {
         Status status = StepActor(txn, key, core::Recover{});
         CHECK(status.ok());
       }
       ArmActor(txn, key);
-    }
-    for (const auto& [key, tag] : txn.All<torpor::v1::TagRecord>()) {
-      if (!tag->ready()) txn.AfterCommit([this, key, tag] { CopyTag(key, *tag); });
     }
     for (const auto& [key, record] : txn.All<torpor::v1::TemplateRecord>()) {
       if (core::IsGoldenOpen(*record)) ReconcileGolden(txn, key);
@@ -208,6 +206,12 @@ void Writer::RunTimers(Txn& txn) {
       txn.AfterCommit([this, rest] { RunGarbage(rest); });
     } else if (name.compare(0, 2, "w/") == 0) {
       ExpireWaiter(txn, std::stoull(rest));
+    } else if (name.compare(0, 2, "c/") == 0) {
+      txn.AfterCommit([this, rest] { RunCopy(rest); });
+    } else if (name.compare(0, 2, "k/") == 0) {
+      ExpireTagCall(txn, std::stoull(rest));
+    } else if (name.compare(0, 2, "f/") == 0) {
+      ExpireFork(txn, std::stoull(rest));
     } else if (name.compare(0, 2, "d/") == 0) {
       ReconcileDrain(txn, rest);
     } else if (name == "bookmark") {
@@ -246,6 +250,7 @@ void Writer::Settle(Txn& txn) {
           Ask(txn, std::shared_ptr<Waiter>(it->second));
         }
       }
+      LookAtForks(txn, key);
       size_t slash = key.find('/');
       if (key.compare(0, slash, core::kGoldenAtespace) == 0) {
         std::string template_key = state_.TemplateKeyOf(key.substr(slash + 1));

@@ -29,6 +29,8 @@
 #include "control/reconciler/timers.h"
 #include "control/settings.h"
 #include "control/watch.h"
+#include "model/actor_lifecycle.h"
+#include "model/reasons.h"
 
 namespace torpor::control {
 
@@ -52,6 +54,25 @@ class Inbox {
   bool closed_ GUARDED_BY(mu_) = false;
 };
 
+// The answer of a call that waits; whoever drops it still gives one.
+template <typename T>
+class Reply {
+ public:
+  explicit Reply(Done<T> done) : done_(std::move(done)) {}
+  ~Reply() {
+    Answer(Fail(reasons::kShuttingDown, "the control plane is stopping; look what became of it"));
+  }
+  Reply(const Reply&) = delete;
+  Reply& operator=(const Reply&) = delete;
+
+  void Answer(StatusOr<T> outcome) {
+    if (Done<T> done = std::exchange(done_, nullptr)) done(std::move(outcome));
+  }
+
+ private:
+  Done<T> done_;
+};
+
 // How a lifecycle verb ended well.
 struct VerbOutcome {
   ateapi::Actor actor;
@@ -65,7 +86,8 @@ struct VerbCall {
   torpor::v1::Verb verb = torpor::v1::VERB_UNSPECIFIED;
   torpor::v1::Fidelity fidelity = torpor::v1::FIDELITY_UNSPECIFIED;
   bool any_state = false;         // delete
-  ateapi::DeleteOptions options;  // delete
+  ateapi::DeleteOptions options;  // delete, rollback
+  int64_t generation = 0;         // rollback
   Duration wait_for_capacity{};   // resume
   std::string traceparent;
   std::set<ateapi::ActorState> states;  // not empty: WaitActor; `verb` is unset
@@ -138,6 +160,22 @@ class Writer {
   // The newest state of the actor is in no other place.
   static bool IsOnlyOn(const torpor::v1::ActorRecord& record, const std::string& node_name);
 
+  // ---- tags.cc ----
+  // `make` puts a tag and says its key; answered when the tag's copy is complete.
+  void StartTagCall(std::function<StatusOr<std::string>(Txn&)> make, const CallContext& context,
+                    Done<ateapi::Tag> done);
+  // Puts `tag`, a copy of `snapshot`, which `actor` holds, and begins the copy; its key.
+  std::string PutTag(Txn& txn, ateapi::Tag tag, const torpor::v1::ActorRecord& actor,
+                     const torpor::v1::BorrowedSnapshot& snapshot, bool forked);
+  // Its objects go when no copy reads or writes them any more. Who waits for it is told `why`.
+  void RemoveTag(Txn& txn, const torpor::v1::TagRecord& tag, const Status& why);
+  // The keys of the actors that start from it and have nothing of their own.
+  std::vector<std::string> Borrowers(const Txn& txn, const torpor::v1::TagRecord& tag) const;
+
+  // ---- forks.cc ----
+  void StartFork(const torpor::v1::ForkActorRequest& request, const CallContext& context,
+                 Done<torpor::v1::ForkActorResponse> done);
+
   // ---- for WatchActors ----
   StatusOr<std::shared_ptr<ActorWatch>> Watch(const torpor::v1::WatchActorsRequest& request);
 
@@ -183,6 +221,20 @@ class Writer {
     bool reported = false;  // to this process
     torpor::v1::DiskUsage disk;
   };
+  // A tag whose copy is not complete.
+  struct Copy {
+    std::string tag_key;
+    torpor::v1::SnapshotRef from;
+    std::string to;
+    bool under_way = false;  // object storage is at it; false: it is tried again later
+    int attempts = 0;
+    Status last_error;
+  };
+  struct TagCall {
+    std::string tag_uid;
+    std::shared_ptr<Reply<ateapi::Tag>> reply;
+  };
+  struct Fork;
   // A router by its id, and the open requests and streams of the actors that it served.
   struct Router {
     MonotonicTime heard;
@@ -235,6 +287,11 @@ class Writer {
   void Answer(Txn& txn, const std::shared_ptr<Waiter>& waiter, StatusOr<VerbOutcome> outcome);
   void AnswerJoined(Txn& txn, const std::string& key, const core::Ended& ended);
   void ExpireWaiter(Txn& txn, uint64_t id);
+  // When a call that came at `asked` is answered at latest.
+  WallTime AnswerBy(const CallContext& context, WallTime asked) const;
+  // What a verb is told that the actor refuses.
+  static Status Refusal(VerbAnswer answer, const std::string& key,
+                        const torpor::v1::ActorRecord& record, torpor::v1::Verb verb);
   bool MakeRoom(Txn& txn);
 
   // ---- background.cc ----
@@ -245,6 +302,8 @@ class Writer {
   void OnCallAnswer(Txn& txn, const std::string& owner, core::CallAnswer answer);
   std::shared_ptr<NodeClient> ClientOf(const std::string& address);
   void DeleteObjects(const std::string& actor_uid, const std::string& uri);
+  // ABORTED while a copy reads or writes it.
+  void DeleteSnapshot(const std::string& uri, std::function<void(Txn&, const Status&)> done);
   void RunGarbage(const std::string& id);
   void OnGarbageAnswer(Txn& txn, const std::string& id, const Status& status, bool retry);
   bool ActGolden(Txn& txn, const std::string& template_key,
@@ -252,10 +311,41 @@ class Writer {
   bool StartGoldenVerb(Txn& txn, const std::string& template_key, torpor::v1::Verb verb,
                        torpor::v1::Fidelity fidelity);
   void CreateGoldenTag(Txn& txn, const torpor::v1::TemplateRecord& record);
-  void CopyTag(const std::string& tag_key, const torpor::v1::TagRecord& tag);
-  void OnTagCopied(Txn& txn, const std::string& tag_key, const std::string& tag_uid,
-                   const std::string& uri, const Status& status);
+  void GoldenTagEnded(Txn& txn, const std::string& template_uid, const Status& status);
   void TrimEvents();
+
+  // ---- tags.cc ----
+  // After a start: takes the copies up again.
+  void RecoverTags(Txn& txn);
+  void BeginCopy(Txn& txn, const torpor::v1::TagRecord& tag);
+  void RunCopy(const std::string& tag_uid);
+  void OnCopied(Txn& txn, const std::string& tag_uid, const Status& status);
+  bool IsBeingCopied(const std::string& uri) const;
+  void TagEnded(Txn& txn, const std::string& tag_uid, const std::string& tag_key,
+                const Status& status);
+  void ExpireTagCall(Txn& txn, uint64_t id);
+  // An actor does not borrow it any more.
+  void ReleaseTag(Txn& txn, const torpor::v1::BorrowedSnapshot& borrowed);
+  void AddTagEvent(Txn& txn, const torpor::v1::TagRecord& tag, const std::string& type,
+                   torpor::v1::Event::Severity severity, const std::string& message);
+
+  // ---- forks.cc ----
+  void BeginFork(Txn& txn, const std::shared_ptr<Fork>& fork);
+  // The source has changed.
+  void LookAtForks(Txn& txn, const std::string& actor_key);
+  void LookAtFork(Txn& txn, const std::shared_ptr<Fork>& fork);
+  Status CaptureForFork(Txn& txn, Fork& fork, const torpor::v1::ActorRecord& source);
+  void CopyForFork(Txn& txn, const std::shared_ptr<Fork>& fork,
+                   const torpor::v1::ActorRecord& source, torpor::v1::BorrowedSnapshot snapshot);
+  void ForkTagEnded(Txn& txn, const std::string& tag_uid, const std::string& tag_key,
+                    const Status& status);
+  // `forked`: the tag was made for this fork.
+  void MakeChildren(Txn& txn, const std::shared_ptr<Fork>& fork, const std::string& tag_key,
+                    bool forked);
+  // A source that ran goes on.
+  void WakeSource(Txn& txn, Fork& fork);
+  void EndFork(Txn& txn, const std::shared_ptr<Fork>& fork, const Status& status);
+  void ExpireFork(Txn& txn, uint64_t id);
 
   // ---- nodes.cc ----
   // Asks whether it still holds the lease that is stored: then its workers are those that are
@@ -292,6 +382,9 @@ class Writer {
   std::unordered_map<std::string, std::set<uint64_t>> waiters_of_;  // by actor key
   std::set<uint64_t> capacity_waiters_;
   std::map<std::string, std::shared_ptr<NodeClient>> clients_;  // by address
+  std::map<std::string, Copy> copies_;                          // by tag uid
+  std::map<uint64_t, TagCall> tag_calls_;
+  std::map<uint64_t, std::shared_ptr<Fork>> forks_;
   std::unordered_map<std::string, WallTime> dispatched_;  // calls of actors under way, by op id
   MonotonicTime started_{};
 

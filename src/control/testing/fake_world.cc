@@ -94,10 +94,15 @@ class FakeWorld::Client : public NodeClient {
 class FakeWorld::Admin : public SnapshotAdmin {
  public:
   explicit Admin(FakeWorld* world) : world_(world) {}
-  void CopySnapshot(const std::string& from, const std::string& to, DoneStatus done) override {
+  void CopySnapshot(const torpor::v1::SnapshotRef& from, const std::string& to,
+                    DoneStatus done) override {
     Enqueue("Copy", std::move(done), [w = world_, from, to]() -> Status {
-      if (w->objects.count(from) == 0) return Fail(reasons::kFailedGetExternalObject, from);
-      w->objects[to] = w->objects[from];
+      auto source = w->objects.find(from.uri());
+      if (source == w->objects.end()) {
+        w->problems.push_back("the source of a copy is gone: " + from.uri());
+        return Fail(reasons::kFailedGetExternalObject, from.uri());
+      }
+      w->objects[to] = source->second;
       return OkStatus();
     });
   }
@@ -334,6 +339,10 @@ Status FakeWorld::Stop(const torpor::v1::StopActorRequest& request) {
   sandboxes.erase(uid);
   if (request.delete_local_snapshots()) local_snapshots.erase(uid);
   return OkStatus();
+}
+
+void FakeWorld::EndCopies() {
+  std::erase_if(queue_, [](const Queued& queued) { return queued.what == "Copy"; });
 }
 
 void FakeWorld::RestartWorker() {

@@ -60,6 +60,8 @@ class FakeWorld {
   // Called when a request runs, before it does anything; a test lets time pass here.
   std::function<void(const std::string& method)> on_run;
 
+  // The apiserver has ended, and with it the copies that it was making.
+  void EndCopies();
   // The machine is started anew: what was under way to it is lost.
   void Reboot();
   // The worker is started anew; the agent and its journal stay.

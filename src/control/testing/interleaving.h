@@ -74,11 +74,6 @@ class Interleaving : public PlaneTest {
     ASSERT_THAT(Await(StartResume("a")), IsOk());
     world().sandboxes[uid].value = 7;
   }
-  bool Exists() {
-    ateapi::GetActorRequest get;
-    *get.mutable_actor() = Ref("a");
-    return plane->GetActor(get).ok();
-  }
   // Brings it to RUNNING by what a client can do.
   int64_t ValueAfterWake() {
     if (State("a") == ateapi::ACTOR_STATE_CRASHED) {

@@ -31,6 +31,7 @@ class PlaneTest : public ::testing::Test {
   // The next apiserver over the same store.
   void Restart() {
     plane.reset();
+    world().EndCopies();
     Store* used = decorate ? decorate(owned_store.get()) : owned_store.get();
     ControlPlane::Parts parts{used, world().admin(), world().clients(), &clock, &ids};
     auto made = ControlPlane::Create(parts, settings, /*threaded=*/false);
@@ -108,6 +109,25 @@ class PlaneTest : public ::testing::Test {
     *request.mutable_actor()->mutable_actor_template() = Ref(tmpl);
     return plane->CreateActor(request);
   }
+  StatusOr<ateapi::Actor> MakeActorFrom(const std::string& tag, const std::string& name,
+                                        const std::string& atespace = "demo") {
+    ateapi::CreateActorRequest request;
+    request.mutable_actor()->mutable_metadata()->set_atespace(atespace);
+    request.mutable_actor()->mutable_metadata()->set_name(name);
+    *request.mutable_actor()->mutable_actor_template() = Ref("counter");
+    *request.mutable_actor()->mutable_source_tag() = Ref(tag);
+    return plane->CreateActor(request);
+  }
+  StatusOr<ateapi::Tag> GetTag(const std::string& name) {
+    ateapi::GetTagRequest request;
+    *request.mutable_tag() = Ref(name);
+    return plane->GetTag(request);
+  }
+  StatusOr<ateapi::Tag> DeleteTag(const std::string& name) {
+    ateapi::DeleteTagRequest request;
+    *request.mutable_tag() = Ref(name);
+    return plane->DeleteTag(request);
+  }
   // Atespace demo, template counter without golden build, a registered node, actor a.
   void MakeAll() {
     MakeAtespace();
@@ -121,6 +141,11 @@ class PlaneTest : public ::testing::Test {
     auto actor = plane->GetActor(request);
     EXPECT_THAT(actor, IsOk());
     return actor.ok() ? *actor : ateapi::Actor();
+  }
+  bool Exists(const std::string& name = "a") {
+    ateapi::GetActorRequest request;
+    *request.mutable_actor() = Ref(name);
+    return plane->GetActor(request).ok();
   }
   ateapi::ActorState State(const std::string& name) { return Get(name).status().state(); }
   std::string Uid(const std::string& name) { return Get(name).metadata().uid(); }
@@ -157,11 +182,21 @@ class PlaneTest : public ::testing::Test {
                              << " names what is not there: " << storage.ShortDebugString();
         }
       }
+      const std::string& external = actor.status().external_snapshot().snapshot_uri();
+      EXPECT_TRUE(external.empty() || world().objects.count(external) != 0)
+          << actor.metadata().name() << " starts from what is not there: " << external;
       const bool runs = actor.status().state() == ateapi::ACTOR_STATE_RUNNING;
       if (runs) {
         EXPECT_EQ(world().sandboxes.count(actor.metadata().uid()), 1u)
             << actor.metadata().name() << " has no sandbox";
       }
+    }
+    auto tags = plane->ListTags({});
+    ASSERT_THAT(tags, IsOk());
+    for (const ateapi::Tag& tag : tags->tags()) {
+      const std::string& uri = tag.status().snapshot().snapshot_uri();
+      EXPECT_TRUE(uri.empty() || world().objects.count(uri) != 0)
+          << "the copy of tag " << tag.metadata().name() << " is not there";
     }
   }
 
@@ -215,6 +250,30 @@ class PlaneTest : public ::testing::Test {
     *request.mutable_actor() = Ref(name);
     request.set_any_state(any_state);
     plane->DeleteActor(request, {}, Into(slot));
+    return slot;
+  }
+  Slot<ateapi::Tag> StartTag(const std::string& name, const std::string& actor = "a",
+                             ateapi::TagScope scope = ateapi::TAG_SCOPE_ATESPACE,
+                             const CallContext& context = {}) {
+    auto slot = MakeSlot<ateapi::Tag>();
+    ateapi::CreateTagRequest request;
+    request.mutable_tag()->mutable_metadata()->set_atespace("demo");
+    request.mutable_tag()->mutable_metadata()->set_name(name);
+    *request.mutable_tag()->mutable_source_actor() = Ref(actor);
+    request.mutable_tag()->set_scope(scope);
+    plane->CreateTag(request, context, Into(slot));
+    return slot;
+  }
+  static torpor::v1::ForkActorRequest ForkOf(const std::string& actor, int count) {
+    torpor::v1::ForkActorRequest request;
+    *request.mutable_actor() = Ref(actor);
+    request.set_count(count);
+    return request;
+  }
+  Slot<torpor::v1::ForkActorResponse> StartFork(const torpor::v1::ForkActorRequest& request,
+                                                const CallContext& context = {}) {
+    auto slot = MakeSlot<torpor::v1::ForkActorResponse>();
+    plane->ForkActor(request, context, Into(slot));
     return slot;
   }
   template <typename T>
