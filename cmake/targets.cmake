@@ -1,5 +1,6 @@
 # torpor_library(NAME [PROTO|GRPC] SRCS ... DEPS ...)   a module's static library
-# torpor_test(NAME [PROTO|GRPC] [LABELS ...] [DATA ...] SRCS ... DEPS ...)   a gtest program and its ctest
+# torpor_test(NAME [PROTO|GRPC] [LABELS ...] [RUN ...] SRCS ... DEPS ...)   a gtest program and its ctest;
+#   RUN is the command that runs it (exit code 77: skipped)
 # torpor_fuzz(NAME SRCS ... DEPS ... CORPUS DIR)  a fuzz target; its corpus is replayed as a ctest
 # PROTO marks what works on the API's messages, GRPC what includes gRPC headers as well. Both only
 # choose the precompiled header; but a build with TORPOR_GRPC=OFF leaves out what is GRPC, since
@@ -61,7 +62,7 @@ function(torpor_program name)
 endfunction()
 
 function(torpor_test name)
-  cmake_parse_arguments(arg "GRPC;PROTO" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "GRPC;PROTO" "TIMEOUT" "SRCS;DEPS;LABELS;RUN" ${ARGN})
   if(NOT TORPOR_TESTS OR (arg_GRPC AND NOT TORPOR_GRPC))
     return()
   endif()
@@ -70,11 +71,11 @@ function(torpor_test name)
   target_link_libraries(${name} PRIVATE ${pch}_test ${arg_DEPS} GTest::gtest_main)
   target_precompile_headers(${name} REUSE_FROM ${pch}_test)
   target_compile_definitions(${name} PRIVATE TORPOR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  add_test(NAME ${name} COMMAND ${name})
+  add_test(NAME ${name} COMMAND ${arg_RUN} $<TARGET_FILE:${name}>)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 600)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" SKIP_RETURN_CODE 77)
 endfunction()
 
 function(torpor_fuzz name)

@@ -39,7 +39,7 @@ class NullStore : public objstore::MemoryStore {
     class Upload : public objstore::MultipartUpload {
      public:
       Status PutPart(int, std::string_view) override { return OkStatus(); }
-      Status Complete(const objstore::PutOptions&) override { return OkStatus(); }
+      Status Complete() override { return OkStatus(); }
       void Abort() override {}
     };
     return std::unique_ptr<objstore::MultipartUpload>(std::make_unique<Upload>());

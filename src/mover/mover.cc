@@ -1,5 +1,6 @@
 #include "mover/mover.h"
 
+#include "base/log.h"
 #include "base/uuid.h"
 #include "model/names.h"
 #include "model/reasons.h"
@@ -19,6 +20,7 @@ using torpor::v1::OpHeader;
 constexpr Duration kUploadTimeout = std::chrono::minutes(30);
 constexpr Duration kFetchTimeout = std::chrono::minutes(10);
 constexpr Duration kPullTimeout = std::chrono::minutes(10);
+constexpr Duration kOldUpload = std::chrono::hours(24);
 
 Status Bad(std::string_view message) { return Fail(reasons::kFieldInvalid, message); }
 
@@ -143,6 +145,7 @@ Mover::Mover(const MoverOptions& options, const objstore::StoreRegistry* stores,
       node_dir_(std::move(node_dir)),
       allowed_(std::move(allowed)),
       resources_(std::move(resources)),
+      clock_(clock),
       operations_(clock, options.metrics) {}
 
 StatusOr<objstore::Uri> Mover::CheckStorage(const std::string& text) const {
@@ -153,6 +156,19 @@ StatusOr<objstore::Uri> Mover::CheckStorage(const std::string& text) const {
   return Fail(reasons::kStoreDenied,
               "this storage is not in --allowed-storage of the mover; use another "
               "storage_location or allow it");
+}
+
+void Mover::AbortOldUploads() const {
+  for (const objstore::Uri& uri : allowed_) {
+    auto abort = [&]() -> Status {
+      ASSIGN_OR_RETURN(objstore::Place at, stores_->Resolve(uri));
+      return at.store->AbortUploads(at.key, clock_->WallNow() - kOldUpload);
+    };
+    const Status status = abort();
+    if (status.ok()) continue;
+    LogWarning("parts of uploads that died may lie in the storage",
+               {{"storage", uri.ToString()}, {"error", std::string(status.message())}});
+  }
 }
 
 StatusOr<Operation> Mover::Upload(const torpor::v1::UploadRequest& request) {

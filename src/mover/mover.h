@@ -58,6 +58,9 @@ class Mover {
       const torpor::v1::CancelOperationRequest& request) {
     return operations_.Cancel(request.op_id());
   }
+  // Ends uploads in the allowed storage that have been open for a day: no operation lasts so long.
+  // What fails is logged.
+  void AbortOldUploads() const;
   // For the end of the process: running operations end with CANCELLED soon.
   void CancelAll() { operations_.CancelAll(); }
 
@@ -79,6 +82,7 @@ class Mover {
   const os::DirFd node_dir_;
   const std::vector<objstore::Uri> allowed_;
   const std::unique_ptr<snapshot::Resources> resources_;
+  Clock* const clock_;
   Operations operations_;
   Mutex uploads_mu_;
   std::set<std::string> uploads_ GUARDED_BY(uploads_mu_);  // addresses that are being written

@@ -147,6 +147,28 @@ TEST_F(MoverTest, UploadStatFetch) {
   }
 }
 
+// Remembers what was asked to be swept.
+class SweptStore : public objstore::MemoryStore {
+ public:
+  Status AbortUploads(const std::string& prefix, WallTime before) override {
+    prefixes.push_back(prefix);
+    limit = before;
+    return Status(Code::kUnavailable, "down");
+  }
+  std::vector<std::string> prefixes;
+  WallTime limit;
+};
+
+TEST_F(MoverTest, A8_UploadsThatAreADayOldAreAborted) {
+  auto swept = std::make_shared<SweptStore>();
+  store_ = swept;
+  mover_->AbortOldUploads();
+  EXPECT_EQ(swept->prefixes, std::vector<std::string>{"here"});
+  const auto age = std::chrono::system_clock::now() - swept->limit;
+  EXPECT_GE(age, std::chrono::hours(24));
+  EXPECT_LT(age, std::chrono::hours(25));
+}
+
 TEST_F(MoverTest, AnUploadThatIsThereIsSuccess) {
   ASSERT_OK_AND_ASSIGN(Operation first, mover_->Upload(UploadOf()));
   // The local copy is gone, as after a lost reply and a prune.

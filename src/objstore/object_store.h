@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 
 namespace torpor::objstore {
 
@@ -66,8 +67,9 @@ class MultipartUpload {
   virtual ~MultipartUpload() = default;
   // `number` from 1 to kPartsMax; every part but the last has exactly the part size of Begin.
   virtual Status PutPart(int number, std::string_view bytes) = 0;
-  // INVALID_ARGUMENT unless parts 1..n are there. Called once, after all PutParts.
-  virtual Status Complete(const PutOptions& options) = 0;
+  // INVALID_ARGUMENT unless parts 1..n are there. Replaces an object of that key: Cloud Storage has
+  // no condition here. Called once, after all PutParts.
+  virtual Status Complete() = 0;
   // Idempotent; removes what was sent. No PutPart is under way; PutPart and Complete after it are
   // INVALID_ARGUMENT.
   virtual void Abort() = 0;
@@ -90,6 +92,9 @@ class ObjectStore {
   virtual StatusOr<ListPage> List(const std::string& prefix, const std::string& token) = 0;
   virtual Status Delete(const std::string& key) = 0;  // OK also when there was nothing
   virtual Status Copy(const std::string& from, const std::string& to) = 0;  // inside this store
+  // Ends uploads below `prefix` that were begun before `before` and neither completed nor aborted:
+  // what writers left that died. Some may stay until the next call.
+  virtual Status AbortUploads(const std::string& prefix, WallTime before) = 0;
 };
 
 // The whole object, at most `bytes_max` (more is DATA_LOSS, and is not read).

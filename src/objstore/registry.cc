@@ -2,6 +2,7 @@
 
 #include "model/reasons.h"
 #include "objstore/file/file_store.h"
+#include "objstore/xml/remote_stores.h"
 
 namespace torpor::objstore {
 namespace {
@@ -51,6 +52,18 @@ StatusOr<StoreRegistry> StandardStores(const StoreOptions& options) {
   if (!options.file_root.empty()) {
     ASSIGN_OR_RETURN(StoreRegistry::Opener opener, FileOpener(options.file_root));
     stores.Add("file", std::move(opener));
+  }
+  std::map<std::string, std::vector<Uri>> by_scheme;
+  for (const std::string& address : options.addresses) {
+    ASSIGN_OR_RETURN(Uri uri, ParseUri(address));
+    by_scheme[uri.scheme].push_back(std::move(uri));
+  }
+  for (const Dialect* dialect : {&kS3Dialect, &kGcsDialect}) {
+    std::vector<Uri>& uris = by_scheme[dialect->scheme];
+    if (uris.empty()) continue;
+    ASSIGN_OR_RETURN(StoreRegistry::Opener opener,
+                     RemoteOpener(*dialect, options.remote, std::move(uris), ReadEnvironment));
+    stores.Add(dialect->scheme, std::move(opener));
   }
   return stores;
 }

@@ -9,8 +9,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "objstore/object_store.h"
 #include "objstore/uri.h"
 
@@ -35,11 +37,28 @@ class StoreRegistry {
   std::map<std::string, Opener, std::less<>> openers_;
 };
 
-struct StoreOptions {
-  std::string file_root;  // absolute directory that holds every file:// object; empty = no files
+// Where buckets are and who asks for them. Credentials themselves are no settings.
+struct RemoteOptions {
+  std::string s3_endpoint;             // empty = Amazon's of the region
+  std::string s3_region;               // empty = as the environment says, else us-east-1
+  std::string s3_addressing = "auto";  // path, virtual; auto = path at an endpoint of one's own
+  std::string s3_credentials_file;  // empty = the environment, the usual file, this machine's role
+  std::string s3_profile;
+  std::string gcs_endpoint;          // empty = Google's
+  std::string gcs_credentials_file;  // empty = the environment, this machine's service account
+  Duration give_up_after = std::chrono::seconds(30);  // of a request that fails again and again
 };
 
-// The stores that this program serves. Errors are those of opening the file root.
+struct StoreOptions {
+  std::string file_root;  // absolute directory that holds every file:// object; empty = no files
+  // At or below which objects may lie; those of file:// are bounded by the root and count for
+  // nothing here.
+  std::vector<std::string> addresses;
+  RemoteOptions remote;
+};
+
+// The stores that this program serves. Errors are those of opening the file root, and
+// INVALID_ARGUMENT for a bad address or setting.
 StatusOr<StoreRegistry> StandardStores(const StoreOptions& options);
 
 }  // namespace torpor::objstore

@@ -144,6 +144,10 @@ Status Supervisor::StartChild(Child& child) {
   options.stdout_fd = log.get();
   options.stderr_fd = log.get();
   if (child.role.sweeps_at_start) options.blocked_signals = {SIGTERM};
+  if (child.role.environment.has_value()) {
+    options.clear_env = true;
+    options.env = *child.role.environment;
+  }
   ASSIGN_OR_RETURN(child.process, os::Spawn(child.role.argv, options));
   child.running = true;
   child.started = Clock::Real()->Now();

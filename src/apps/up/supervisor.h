@@ -11,6 +11,7 @@
 // the next supervisor can end what a killed one left. Belongs to one thread.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct Role {
   // (SIGTERM is blocked; it has to unblock or wait for it), and one that does not run at a stop is
   // started once more.
   bool sweeps_at_start = false;
+  // Its environment instead of ours, as NAME=value.
+  std::optional<std::vector<std::string>> environment;
 };
 
 // One role in the state file.

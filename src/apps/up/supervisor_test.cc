@@ -50,6 +50,24 @@ TEST(StartTicksTest, KnowsLiveProcessesOnly) {
   EXPECT_EQ(StartTicks(0x3ffffff), 0);
 }
 
+TEST(SupervisorTest, F15_ARoleHasTheEnvironmentThatItIsGiven) {
+  setenv("AWS_SECRET_ACCESS_KEY", "canary", 1);
+  ASSERT_OK_AND_ASSIGN(auto supervisor, Supervisor::Create(TestDir() + "/environment.json"));
+  Role without = Shell("without", "env; exec sleep 1000");
+  without.environment = {"PATH=/usr/bin:/bin", "KEPT=1"};
+  ASSERT_OK(supervisor->Start({Shell("with", "env; exec sleep 1000"), without}));
+  const auto deadline = Clock::Real()->Now() + seconds(20);
+  auto log = [](const char* name) { return TailOf(TestDir() + "/" + name + ".log", 1000); };
+  while (log("without").find("KEPT=1") == std::string::npos ||
+         log("with").find("canary") == std::string::npos) {
+    ASSERT_LT(Clock::Real()->Now(), deadline);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_EQ(log("without").find("canary"), std::string::npos);
+  supervisor->Stop();
+  unsetenv("AWS_SECRET_ACCESS_KEY");
+}
+
 TEST(SupervisorTest, RestartsStopsAndReportsConfigurationErrors) {
   ASSERT_OK_AND_ASSIGN(auto supervisor, Supervisor::Create(TestDir() + "/roles.json"));
   ASSERT_OK(supervisor->Start({Shell("steady", "exec sleep 1000"), Shell("brief", "exit 1")}));

@@ -127,7 +127,7 @@ TEST_P(StoreContract, Multipart) {
   ASSERT_OK(upload->PutPart(2, std::string_view(data).substr(part, part)));
   ASSERT_OK(upload->PutPart(1, std::string_view(data).substr(0, part)));
   EXPECT_THAT(store_.Head("m/x"), HasCode(Code::kNotFound));
-  ASSERT_OK(upload->Complete({}));
+  ASSERT_OK(upload->Complete());
   EXPECT_TRUE(Read("m/x") == data);
 }
 
@@ -138,15 +138,15 @@ TEST_P(StoreContract, MultipartRules) {
   EXPECT_THAT(upload->PutPart(kPartsMax + 1, "x"), HasCode(Code::kInvalidArgument));
   EXPECT_THAT(upload->PutPart(1, std::string(static_cast<size_t>(kPartBytesMin) + 1, 'x')),
               HasCode(Code::kInvalidArgument));
-  EXPECT_THAT(upload->Complete({}), HasCode(Code::kInvalidArgument));
+  EXPECT_THAT(upload->Complete(), HasCode(Code::kInvalidArgument));
   ASSERT_OK(upload->PutPart(2, "x"));
-  EXPECT_THAT(upload->Complete({}), HasCode(Code::kInvalidArgument));
+  EXPECT_THAT(upload->Complete(), HasCode(Code::kInvalidArgument));
   ASSERT_OK(upload->PutPart(1, "short, but not the last"));
-  EXPECT_THAT(upload->Complete({}), HasCode(Code::kInvalidArgument));
+  EXPECT_THAT(upload->Complete(), HasCode(Code::kInvalidArgument));
   EXPECT_THAT(store_.Head("m"), HasCode(Code::kNotFound));
 }
 
-TEST_P(StoreContract, MultipartAbortAndIfAbsent) {
+TEST_P(StoreContract, MultipartAbortAndReplace) {
   {
     ASSERT_OK_AND_ASSIGN(auto upload, store_.Begin("m", kPartBytesMin));
     ASSERT_OK(upload->PutPart(1, "x"));
@@ -157,8 +157,9 @@ TEST_P(StoreContract, MultipartAbortAndIfAbsent) {
   ASSERT_OK(store_.Put("m", "there"));
   ASSERT_OK_AND_ASSIGN(auto upload, store_.Begin("m", kPartBytesMin));
   ASSERT_OK(upload->PutPart(1, "late"));
-  EXPECT_THAT(upload->Complete({.if_absent = true}), HasCode(Code::kFailedPrecondition));
   EXPECT_EQ(Read("m"), "there");
+  ASSERT_OK(upload->Complete());
+  EXPECT_EQ(Read("m"), "late");
 }
 
 TEST_P(StoreContract, AnAbortedUploadTakesNothingMore) {
@@ -166,7 +167,7 @@ TEST_P(StoreContract, AnAbortedUploadTakesNothingMore) {
   ASSERT_OK(upload->PutPart(1, "x"));
   upload->Abort();
   EXPECT_THAT(upload->PutPart(1, "x"), HasCode(Code::kInvalidArgument));
-  EXPECT_THAT(upload->Complete({}), HasCode(Code::kInvalidArgument));
+  EXPECT_THAT(upload->Complete(), HasCode(Code::kInvalidArgument));
   EXPECT_THAT(store_.Head("m"), HasCode(Code::kNotFound));
 }
 
@@ -183,7 +184,7 @@ TEST_P(StoreContract, MultipartFromManyThreads) {
     });
   }
   for (std::thread& t : threads) t.join();
-  ASSERT_OK(upload->Complete({}));
+  ASSERT_OK(upload->Complete());
   EXPECT_TRUE(Read("m/threads") == data);
 }
 
@@ -259,6 +260,23 @@ TEST_P(StoreContract, PutsSurviveDeletesOfNeighbours) {
   }
   stop = true;
   deleter.join();
+}
+
+TEST_P(StoreContract, EveryAllowedCharacter) {
+  const std::string key = "aZ09/x._-~+=,:@/y";
+  ASSERT_OK(store_.Put(key, "here"));
+  EXPECT_EQ(Read(key), "here");
+  ASSERT_OK(store_.Copy(key, key + "+copy"));
+  EXPECT_EQ(Read(key + "+copy"), "here");
+  ASSERT_OK_AND_ASSIGN(auto upload, store_.Begin(key + "=m", kPartBytesMin));
+  ASSERT_OK(upload->PutPart(1, "parts"));
+  ASSERT_OK(upload->Complete());
+  ASSERT_OK_AND_ASSIGN(auto all, ListAll(store_, "aZ09/x._-~+=,:@", 10));
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].key, key);
+  for (const ObjectInfo& info : all) EXPECT_OK(store_.Delete(info.key));
+  ASSERT_OK_AND_ASSIGN(auto none, ListAll(store_, "", 10));
+  EXPECT_EQ(none.size(), 0u);
 }
 
 TEST_P(StoreContract, BadKeys) {

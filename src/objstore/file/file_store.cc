@@ -17,7 +17,6 @@ namespace {
 constexpr char kTempName[] = ".tmp";
 constexpr mode_t kFileMode = 0640;
 constexpr mode_t kDirectoryMode = 02770;
-constexpr int64_t kLeftoverAgeSeconds = 24 * 3600;
 constexpr size_t kReadBytes = 1 << 20;
 // Another process may remove a directory between its creation and the rename into it.
 constexpr int kCommitTriesMax = 16;
@@ -59,18 +58,6 @@ std::string ParentOf(const std::string& key) {
 }
 
 std::string BaseOf(const std::string& key) { return key.substr(key.rfind('/') + 1); }
-
-void RemoveLeftovers(const os::DirFd& temp) {
-  auto entries = temp.List();
-  if (!entries.ok()) return;
-  const time_t now = time(nullptr);
-  for (const os::DirEntry& entry : *entries) {
-    auto stat = temp.Stat(entry.name);
-    if (stat.ok() && now - stat->st_mtime > kLeftoverAgeSeconds) {
-      unlinkat(temp.fd(), entry.name.c_str(), 0);
-    }
-  }
-}
 
 }  // namespace
 
@@ -117,10 +104,10 @@ class FileStore::Upload : public MultipartUpload {
     return OkStatus();
   }
 
-  Status Complete(const PutOptions& options) override {
+  Status Complete() override {
     ASSIGN_OR_RETURN(int64_t total, ledger_.Total());
     if (ftruncate(file_.fd(), total) != 0) return StoreStatus(ErrnoStatus(errno, "truncate"), key_);
-    return store_->Commit(&file_, key_, options);
+    return store_->Commit(&file_, key_, {});
   }
 
   void Abort() override {
@@ -143,7 +130,6 @@ StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const std::string& root) {
   Status made = directory.MkdirExclusive(kTempName, kDirectoryMode);
   if (!made.ok() && made.code() != Code::kAlreadyExists) return made;
   ASSIGN_OR_RETURN(os::DirFd temp, directory.OpenDir(kTempName));
-  RemoveLeftovers(temp);
   return std::unique_ptr<FileStore>(new FileStore(std::move(directory), std::move(temp)));
 }
 
@@ -305,6 +291,17 @@ Status FileStore::Delete(const std::string& key) {
   MutexLock lock(&tree_mu_);
   for (std::string parent = ParentOf(key); !parent.empty(); parent = ParentOf(parent)) {
     if (!root_.Rmdir(parent).ok()) break;
+  }
+  return OkStatus();
+}
+
+Status FileStore::AbortUploads(const std::string&, WallTime before) {
+  auto entries = temp_.List();
+  if (!entries.ok()) return StoreStatus(entries.status(), kTempName);
+  const time_t limit = std::chrono::system_clock::to_time_t(before);
+  for (const os::DirEntry& entry : *entries) {
+    auto stat = temp_.Stat(entry.name);
+    if (stat.ok() && stat->st_mtime < limit) unlinkat(temp_.fd(), entry.name.c_str(), 0);
   }
   return OkStatus();
 }

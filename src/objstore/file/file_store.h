@@ -20,7 +20,7 @@ namespace torpor::objstore {
 
 class FileStore : public ObjectStore {
  public:
-  // `root` is absolute and exists. Leftovers of writers that died more than a day ago are removed.
+  // `root` is absolute and exists.
   static StatusOr<std::unique_ptr<FileStore>> Open(const std::string& root);
 
   StatusOr<ObjectInfo> Head(const std::string& key) override;
@@ -32,6 +32,8 @@ class FileStore : public ObjectStore {
   StatusOr<ListPage> List(const std::string& prefix, const std::string& token) override;
   Status Delete(const std::string& key) override;
   Status Copy(const std::string& from, const std::string& to) override;
+  // Below any prefix: a file in .tmp does not say where it was meant to go.
+  Status AbortUploads(const std::string& prefix, WallTime before) override;
 
  private:
   class TempFile;

@@ -26,7 +26,7 @@ Status SaveGeneration(FileStore& store, int number) {
   const std::string below = fmt::format("demo/a/g{}/", number);
   ASSIGN_OR_RETURN(auto upload, store.Begin(below + "memory.tsz", kPartBytesMin));
   RETURN_IF_ERROR(upload->PutPart(1, fmt::format("memory of {}", number)));
-  RETURN_IF_ERROR(upload->Complete({}));
+  RETURN_IF_ERROR(upload->Complete());
   return store.Put(below + "manifest.json", fmt::format("manifest of {}", number));
 }
 

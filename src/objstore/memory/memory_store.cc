@@ -22,11 +22,10 @@ class MemoryUpload : public MultipartUpload {
     return OkStatus();
   }
 
-  Status Complete(const PutOptions& options) override {
+  Status Complete() override {
     ASSIGN_OR_RETURN(int64_t total, ledger_.Total());
     MutexLock lock(&mu_);
-    return store_->Put(key_, std::string_view(bytes_).substr(0, static_cast<size_t>(total)),
-                       options);
+    return store_->Put(key_, std::string_view(bytes_).substr(0, static_cast<size_t>(total)));
   }
 
   void Abort() override {

@@ -128,7 +128,7 @@ Status ObjectWriter::Finish() {
   if (plan_.path == UploadPath::kSingle) return store_->Put(key_, part_.View(filled_));
   RETURN_IF_ERROR(SendPart());
   RETURN_IF_ERROR(WaitForSends(0));
-  RETURN_IF_ERROR(upload_->Complete({}));
+  RETURN_IF_ERROR(upload_->Complete());
   upload_.reset();
   return OkStatus();
 }

@@ -50,8 +50,8 @@ class HookedStore : public objstore::MemoryStore {
       if (store_->on_part) RETURN_IF_ERROR(store_->on_part(key_, number));
       return inner_->PutPart(number, bytes);
     }
-    Status Complete(const objstore::PutOptions& options) override {
-      RETURN_IF_ERROR(inner_->Complete(options));
+    Status Complete() override {
+      RETURN_IF_ERROR(inner_->Complete());
       completed_ = true;
       return OkStatus();
     }
