@@ -129,6 +129,7 @@ void ServeControlPlane(Dispatcher* dispatcher, ControlPlane* control, LogReader*
 
   bind.Waiting("/torpor.v1.Ops/WaitActor", &ControlPlane::WaitActor);
   bind.Waiting("/torpor.v1.Ops/ForkActor", &ControlPlane::ForkActor);
+  bind.Waiting("/torpor.v1.Ops/RollbackActor", &ControlPlane::RollbackActor);
   bind.Blocking("/torpor.v1.Ops/ListEvents", &ControlPlane::ListEvents);
   bind.Blocking("/torpor.v1.Ops/ExplainActor", &ControlPlane::ExplainActor);
   bind.Blocking("/torpor.v1.Ops/ListGenerations", &ControlPlane::ListGenerations);

@@ -73,6 +73,7 @@ int Main(const std::vector<std::string>& args) {
   AddCreate(app, invocation);
   AddRun(app, invocation);
   AddLifecycle(app, invocation);
+  AddRollback(app, invocation);
   AddFork(app, invocation);
   AddDelete(app, invocation);
   AddLogs(app, invocation);

@@ -182,6 +182,31 @@ void ControlPlane::RevertActor(const ateapi::RevertActorRequest& request,
                          Respond<ateapi::RevertActorResponse>(std::move(done)));
 }
 
+void ControlPlane::RollbackActor(const torpor::v1::RollbackActorRequest& request,
+                                 const CallContext& context,
+                                 Done<torpor::v1::RollbackActorResponse> done) {
+  if (Status status = CheckNotReserved(request.actor().atespace()); !status.ok()) {
+    return done(status);
+  }
+  VerbCall call;
+  call.actor_key = Key(request.actor());
+  call.verb = torpor::v1::VERB_ROLLBACK;
+  call.generation = request.generation();
+  call.options.set_uid(request.uid());
+  call.options.set_version(request.version());
+  writer_->StartVerbCall(std::move(call), context,
+                         [done = std::move(done)](StatusOr<VerbOutcome> outcome) {
+                           if (!outcome.ok()) return done(std::move(outcome).status());
+                           torpor::v1::RollbackActorResponse response;
+                           response.set_op_id(outcome->op_id);
+                           for (int64_t lost : outcome->lost_generations) {
+                             response.add_lost_generations(lost);
+                           }
+                           *response.mutable_actor() = std::move(outcome->actor);
+                           done(std::move(response));
+                         });
+}
+
 void ControlPlane::WaitActor(const torpor::v1::WaitActorRequest& request,
                              const CallContext& context, Done<torpor::v1::WaitActorResponse> done) {
   VerbCall call;

@@ -119,6 +119,8 @@ class ControlPlane {
   // All children or none. An end of this process ends the fork: then there is none.
   void ForkActor(const torpor::v1::ForkActorRequest& request, const CallContext& context,
                  Done<torpor::v1::ForkActorResponse> done);
+  void RollbackActor(const torpor::v1::RollbackActorRequest& request, const CallContext& context,
+                     Done<torpor::v1::RollbackActorResponse> done);
   StatusOr<torpor::v1::ListEventsResponse> ListEvents(const torpor::v1::ListEventsRequest& request);
   StatusOr<torpor::v1::ExplainActorResponse> ExplainActor(
       const torpor::v1::ExplainActorRequest& request);

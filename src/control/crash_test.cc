@@ -183,6 +183,16 @@ TEST_F(CommitCrash, B2_Revert) {
   RunAll({"revert", Running, [](CommitCrash& t) { t.StartRevert("a"); }});
 }
 
+TEST_F(CommitCrash, B2_Rollback) {
+  auto rollback = [](CommitCrash& t) {
+    torpor::v1::RollbackActorRequest request;
+    *request.mutable_actor() = t.Ref("a");
+    request.set_generation(2);
+    t.plane->RollbackActor(request, {}, [](StatusOr<torpor::v1::RollbackActorResponse>) {});
+  };
+  RunAll({"revert", Running, rollback});
+}
+
 TEST_F(CommitCrash, B2_Delete) {
   RunAll({"delete", Suspended, [](CommitCrash& t) { t.StartDelete("a"); }, true});
   RunAll({"delete of running", Running, [](CommitCrash& t) { t.StartDelete("a", true); }, true});

@@ -71,13 +71,31 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
   void CallSomething() {
     const std::string name = AnyActor();
     CallContext context{clock.Now() + std::chrono::seconds(1 + Pick(100))};
-    switch (Pick(12)) {
+    switch (Pick(13)) {
       case 0:
         (void)MakeActor(name).status().ok();
         break;
       case 8:
         (void)MakeActorFrom("t", name).status().ok();
         break;
+      case 12: {
+        torpor::v1::RollbackActorRequest request;
+        *request.mutable_actor() = Ref(name);
+        request.set_generation(1 + Pick(12));
+        Done<torpor::v1::RollbackActorResponse> counted =
+            Count<torpor::v1::RollbackActorResponse>();
+        plane->RollbackActor(request, context,
+                             [this, counted](StatusOr<torpor::v1::RollbackActorResponse> result) {
+                               if (result.ok()) {
+                                 const ateapi::Actor& actor = result->actor();
+                                 const int64_t now = actor.status().last_snapshot_generation();
+                                 promised[actor.metadata().uid()] = now;
+                                 promised_durable[actor.metadata().uid()] = now;
+                               }
+                               counted(std::move(result));
+                             });
+        break;
+      }
       case 9: {
         ateapi::CreateTagRequest request;
         *request.mutable_tag()->mutable_metadata() = TagMetadata();
@@ -139,6 +157,7 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
         {"StartActor", Fail(reasons::kVolumeBusy, "busy")},
         {"StartActor", Fail(reasons::kWorkloadExited, "exit 1")},
         {"StartActor", Fail(reasons::kDiskFull, "full")},
+        {"StartActor", Fail(reasons::kSnapshotCorrupt, "wrong hash")},
         {"CaptureActor", Fail(reasons::kDiskFull, "full")},
         {"CaptureActor", Fail(reasons::kActorBusy, "busy")},
         {"UploadSnapshot", Fail(reasons::kObjectStorageUnavailable, "503")},
@@ -149,7 +168,7 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
         {"Copy", Fail(reasons::kStoreDenied, "no")},
         {"DeleteLocalSnapshots", Fail(reasons::kVolumeBusy, "busy")},
     };
-    const auto& [method, status] = kFailures[static_cast<size_t>(Pick(12))];
+    const auto& [method, status] = kFailures[static_cast<size_t>(Pick(13))];
     world().FailNext(method, status, 1 + Pick(3));
   }
 
@@ -358,7 +377,8 @@ class Simulation : public PlaneTest, public ::testing::WithParamInterface<int> {
     if (promise == promised.end()) return;
     if (!kept) {
       if (status.state() == ateapi::ACTOR_STATE_CRASHED || going) promised.erase(promise);
-      if (going) promised_durable.erase(uid);
+      const bool damaged = status.crash().reason() == reasons::kSnapshotCorrupt.name;
+      if (going || damaged) promised_durable.erase(uid);
       return;
     }
     const auto* current = core::Current(record);

@@ -22,20 +22,20 @@ constexpr ActorState kDeleting = ateapi::ACTOR_STATE_DELETING;
 
 struct Answers {
   ActorState state;
-  VerbAnswer resume, pause, suspend, revert, remove, remove_any;
+  VerbAnswer resume, pause, suspend, revert, rollback, remove, remove_any;
 };
 
 constexpr Answers kAnswers[] = {
-    // state        resume    pause     suspend   revert  delete  delete any_state
-    {kRunning, kOk, kStart, kStart, kStart, kNo, kStart},
-    {kPaused, kStart, kOk, kStart, kStart, kNo, kStart},
-    {kSuspended, kStart, kNo, kOk, kNo, kStart, kStart},
-    {kCrashedState, kCrashed, kCrashed, kCrashed, kStart, kStart, kStart},
-    {kResuming, kJoin, kBusy, kBusy, kBusy, kBusy, kStart},
-    {kPausing, kWait, kJoin, kBusy, kBusy, kBusy, kStart},
-    {kSuspending, kWait, kBusy, kJoin, kBusy, kBusy, kStart},
-    {kReverting, kBusy, kBusy, kBusy, kJoin, kBusy, kStart},
-    {kDeleting, kNo, kNo, kNo, kNo, kJoin, kJoin},
+    // state        resume    pause     suspend   revert  rollback delete  delete any_state
+    {kRunning, kOk, kStart, kStart, kStart, kStart, kNo, kStart},
+    {kPaused, kStart, kOk, kStart, kStart, kStart, kNo, kStart},
+    {kSuspended, kStart, kNo, kOk, kNo, kStart, kStart, kStart},
+    {kCrashedState, kCrashed, kCrashed, kCrashed, kStart, kStart, kStart, kStart},
+    {kResuming, kJoin, kBusy, kBusy, kBusy, kBusy, kBusy, kStart},
+    {kPausing, kWait, kJoin, kBusy, kBusy, kBusy, kBusy, kStart},
+    {kSuspending, kWait, kBusy, kJoin, kBusy, kBusy, kBusy, kStart},
+    {kReverting, kBusy, kBusy, kBusy, kJoin, kBusy, kBusy, kStart},
+    {kDeleting, kNo, kNo, kNo, kNo, kNo, kJoin, kJoin},
 };
 
 struct Edge {
@@ -59,6 +59,7 @@ constexpr Edge kEdges[] = {
     {kRunning, kReverting},
     {kPaused, kReverting},
     {kCrashedState, kReverting},
+    {kSuspended, kReverting},  // rollback
     {kReverting, kSuspended},
     {kRunning, kCrashedState},
     {kResuming, kCrashedState},
@@ -90,6 +91,8 @@ VerbAnswer AnswerVerb(ActorState state, Verb verb, bool any_state, bool uploadin
         return row.suspend;
       case torpor::v1::VERB_REVERT:
         return row.revert;
+      case torpor::v1::VERB_ROLLBACK:
+        return row.rollback;
       case torpor::v1::VERB_DELETE:
         return any_state ? row.remove_any : row.remove;
       default:

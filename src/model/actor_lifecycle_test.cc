@@ -10,17 +10,18 @@ namespace {
 
 using ateapi::ActorState;
 
-// The table of the API contract, row by row: resume pause suspend revert delete delete-any.
+// The table of the API contract, row by row: resume pause suspend revert rollback delete
+// delete-any.
 const std::map<std::string, std::string> kContract = {
-    {"RUNNING", "ok start start start no start"},
-    {"PAUSED", "start ok start start no start"},
-    {"SUSPENDED", "start no ok no start start"},
-    {"CRASHED", "crashed crashed crashed start start start"},
-    {"RESUMING", "join busy busy busy busy start"},
-    {"PAUSING", "wait join busy busy busy start"},
-    {"SUSPENDING", "wait busy join busy busy start"},
-    {"REVERTING", "busy busy busy join busy start"},
-    {"DELETING", "no no no no join join"},
+    {"RUNNING", "ok start start start start no start"},
+    {"PAUSED", "start ok start start start no start"},
+    {"SUSPENDED", "start no ok no start start start"},
+    {"CRASHED", "crashed crashed crashed start start start start"},
+    {"RESUMING", "join busy busy busy busy busy start"},
+    {"PAUSING", "wait join busy busy busy busy start"},
+    {"SUSPENDING", "wait busy join busy busy busy start"},
+    {"REVERTING", "busy busy busy join busy busy start"},
+    {"DELETING", "no no no no no join join"},
 };
 
 std::string Name(VerbAnswer answer) {
@@ -52,8 +53,9 @@ std::vector<ActorState> AllStates() {
 TEST(ActorLifecycle, VerbsByState) {
   for (ActorState state : AllStates()) {
     std::string row;
-    for (auto verb : {torpor::v1::VERB_RESUME, torpor::v1::VERB_PAUSE, torpor::v1::VERB_SUSPEND,
-                      torpor::v1::VERB_REVERT, torpor::v1::VERB_DELETE}) {
+    for (auto verb :
+         {torpor::v1::VERB_RESUME, torpor::v1::VERB_PAUSE, torpor::v1::VERB_SUSPEND,
+          torpor::v1::VERB_REVERT, torpor::v1::VERB_ROLLBACK, torpor::v1::VERB_DELETE}) {
       row += Name(AnswerVerb(state, verb, false, false)) + " ";
     }
     row += Name(AnswerVerb(state, torpor::v1::VERB_DELETE, true, false));
@@ -71,7 +73,7 @@ TEST(ActorLifecycle, ResumeStartsWhileUploading) {
 
 TEST(ActorLifecycle, EdgesAreExactlyTheContract) {
   const std::map<std::string, std::set<std::string>> kEdges = {
-      {"SUSPENDED", {"RESUMING", "DELETING"}},
+      {"SUSPENDED", {"RESUMING", "REVERTING", "DELETING"}},
       {"PAUSED", {"RESUMING", "SUSPENDING", "REVERTING", "CRASHED", "DELETING"}},
       {"RUNNING", {"PAUSING", "SUSPENDING", "REVERTING", "CRASHED", "DELETING"}},
       {"CRASHED", {"REVERTING", "DELETING"}},

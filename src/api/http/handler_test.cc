@@ -225,7 +225,7 @@ TEST_F(HandlerTest, ABadRequestNamesTheFields) {
 }
 
 TEST_F(HandlerTest, AMethodThatIsNotServed) {
-  auto reply = Handle(Request("/torpor.v1.Ops/RollbackActor", "{}"));
+  auto reply = Handle(Request("/torpor.v1.Ops/GetUsage", "{}"));
   EXPECT_EQ(reply->sent.status, 501);
   EXPECT_NE(reply->sent.body.find("NOT_IMPLEMENTED"), std::string::npos);
   auto stream = Handle(Request("/torpor.v1.Ops/WatchActors", "{}"));

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -234,6 +235,14 @@ void Check(const Field& root, const torpor::v1::ForkActorRequest& r) {
   CheckRequestId(root.At("request_id"), r.request_id());
 }
 
+void Check(const Field& root, const torpor::v1::RollbackActorRequest& r) {
+  CheckActorRef(root, r);
+  CheckRange(root.At("generation"), r.generation(), 1, std::numeric_limits<int64_t>::max());
+  CheckUuid(root.At("uid"), r.uid(), Need::kMaybe);
+  CheckRange(root.At("version"), r.version(), 0, std::numeric_limits<int64_t>::max());
+  CheckRequestId(root.At("request_id"), r.request_id());
+}
+
 void Check(const Field& root, const torpor::v1::ExplainActorRequest& r) {
   CheckActorRef(root, r);
   CheckCount(root.At("verbs"), r.verbs_size(), 0, 9);
@@ -312,15 +321,22 @@ const std::map<const google::protobuf::Descriptor*, Checker>& Checkers() {
           ateapi::ListActorsRequest, ateapi::UpdateActorRequest, ateapi::DeleteActorRequest,
           ateapi::ResumeActorRequest, ateapi::PauseActorRequest, ateapi::SuspendActorRequest,
           ateapi::RevertActorRequest, ateapi::CreateTagRequest, ateapi::UpdateTagRequest,
-          ateapi::DeleteTagRequest, torpor::v1::ForkActorRequest, ateapi::GetTagRequest,
-          ateapi::ListTagsRequest, ateapi::GetWorkerRequest, ateapi::ListWorkersRequest,
-          ateapi::ListWorkerActorAssignmentsRequest, ateapi::DrainWorkerRequest,
-          torpor::v1::WaitActorRequest, torpor::v1::ExplainActorRequest,
+          ateapi::DeleteTagRequest, torpor::v1::ForkActorRequest, torpor::v1::RollbackActorRequest,
+          ateapi::GetTagRequest, ateapi::ListTagsRequest, ateapi::GetWorkerRequest,
+          ateapi::ListWorkersRequest, ateapi::ListWorkerActorAssignmentsRequest,
+          ateapi::DrainWorkerRequest, torpor::v1::WaitActorRequest, torpor::v1::ExplainActorRequest,
           torpor::v1::ListEventsRequest, torpor::v1::ListGenerationsRequest,
           torpor::v1::GetNodeRequest, torpor::v1::ListNodesRequest, torpor::v1::DrainNodeRequest,
           torpor::v1::KeepActorAwakeRequest, torpor::v1::CheckRecordsRequest,
           torpor::v1::WatchActorsRequest, torpor::v1::ReadLogsRequest>());
   return *table;
+}
+
+// Answers are not remembered, so a repeat would do it twice.
+template <typename Request>
+bool HasRequestId(const Message& request) {
+  return request.GetDescriptor() == Request::descriptor() &&
+         !static_cast<const Request&>(request).request_id().empty();
 }
 
 int Rank(const std::string& reason) {
@@ -356,12 +372,11 @@ Status Validate(const Message& request) {
       return Fail(reasons::kNotImplemented, part + " is not supported yet; leave it out");
     }
   }
-  // Who repeats a fork would make the children twice.
-  if (request.GetDescriptor() == torpor::v1::ForkActorRequest::descriptor() &&
-      !static_cast<const torpor::v1::ForkActorRequest&>(request).request_id().empty()) {
+  if (HasRequestId<torpor::v1::ForkActorRequest>(request) ||
+      HasRequestId<torpor::v1::RollbackActorRequest>(request)) {
     return Fail(reasons::kNotImplemented,
-                "request_id is not supported yet; leave it out, and give names so that a repeat "
-                "is ALREADY_EXISTS");
+                "request_id is not supported yet; leave it out. Names make a repeated fork "
+                "ALREADY_EXISTS, version makes a repeated rollback VERSION_CONFLICT");
   }
   return OkStatus();
 }

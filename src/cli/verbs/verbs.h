@@ -23,6 +23,7 @@ void AddGet(CLI::App& app, Invocation& invocation);
 void AddCreate(CLI::App& app, Invocation& invocation);
 void AddRun(CLI::App& app, Invocation& invocation);
 void AddLifecycle(CLI::App& app, Invocation& invocation);  // resume, pause, suspend, revert
+void AddRollback(CLI::App& app, Invocation& invocation);
 void AddFork(CLI::App& app, Invocation& invocation);
 void AddDelete(CLI::App& app, Invocation& invocation);
 void AddLogs(CLI::App& app, Invocation& invocation);

@@ -34,7 +34,8 @@ Status Explain(Session& session, const std::string& actor, int last) {
   request.set_count(last);
   for (torpor::v1::Verb verb :
        {torpor::v1::VERB_RESUME, torpor::v1::VERB_PAUSE, torpor::v1::VERB_SUSPEND,
-        torpor::v1::VERB_REVERT, torpor::v1::VERB_DELETE, torpor::v1::VERB_GOLDEN}) {
+        torpor::v1::VERB_REVERT, torpor::v1::VERB_ROLLBACK, torpor::v1::VERB_DELETE,
+        torpor::v1::VERB_GOLDEN}) {
     request.add_verbs(verb);
   }
   torpor::v1::ExplainActorResponse response;

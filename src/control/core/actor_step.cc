@@ -58,6 +58,8 @@ void StepRun::On(const StartVerb& event) {
       return state() == ateapi::ACTOR_STATE_PAUSED ? SuspendPaused(event) : StartCapture(event);
     case torpor::v1::VERB_REVERT:
       return StartRevert(event.trigger, event.asked);
+    case torpor::v1::VERB_ROLLBACK:
+      return StartRollback(event);
     case torpor::v1::VERB_DELETE:
       return StartDelete(event.any_state, event.asked);
     default:
@@ -226,9 +228,8 @@ void StepRun::On(const Tick&) {
       if (operation.step() == torpor::v1::OPERATION_STEP_UPLOAD) {
         BeginUpload();
       } else if (operation.step() == torpor::v1::OPERATION_STEP_TERMINATE) {
-        bool reverting = operation.verb() == torpor::v1::VERB_REVERT;
-        if (!SendStop(reverting || operation.verb() == torpor::v1::VERB_DELETE)) {
-          reverting ? FinishRevert() : BeginDeleteObjects();
+        if (!SendStop(/*delete_local=*/true)) {
+          operation.verb() == torpor::v1::VERB_DELETE ? BeginDeleteObjects() : FinishRevert();
         }
       } else if (operation.step() == torpor::v1::OPERATION_STEP_DELETE) {
         for (const std::string& uri : operation.delete_uris()) change_.delete_uris.push_back(uri);

@@ -65,6 +65,7 @@ struct StartVerb {
   // Of a pause because nobody uses the actor: the newest sign of life that the decision knew. The
   // verb is refused with ACTOR_BUSY when there is a newer one.
   WallTime stamp{};
+  int64_t generation = 0;  // of a rollback
 };
 struct CallAnswer {
   std::string op_id;

@@ -366,7 +366,8 @@ void StepRun::PruneDurable() {
     torpor::v1::GenerationRecord& generation = *record_.mutable_generations(i);
     const auto* durable = FindStorage(generation, torpor::v1::DURABILITY_DURABLE);
     if (!IsComplete(durable)) continue;
-    if (++seen <= 1 + record_.keep_generations()) continue;
+    // A damaged one stays until there is a newer one that is not.
+    if (generation.damaged() ? seen == 0 : ++seen <= 1 + record_.keep_generations()) continue;
     GarbageUri(durable->uri(), nullptr);
     RemoveStorage(generation, torpor::v1::DURABILITY_DURABLE);
   }

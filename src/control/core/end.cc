@@ -18,7 +18,9 @@ constexpr size_t kMessageMax = 4096;
 void StepRun::Crash(const std::string& reason, const std::string& message, Code code) {
   ateapi::ActorStatus& status = *record_.mutable_actor()->mutable_status();
   int64_t lost = status.generation();
-  if (record_.has_binding()) {
+  if (damaged_ != 0) {
+    lost = damaged_;
+  } else if (record_.has_binding()) {
     lost = record_.active_generation();
   } else if (record_.has_operation()) {
     lost = record_.operation().generation();
@@ -116,12 +118,40 @@ void StepRun::AbandonUploads() {
 }
 
 void StepRun::StartRevert(const std::string& trigger, WallTime asked) {
+  BeginRevert(torpor::v1::VERB_REVERT, trigger, asked, 0);
+}
+
+void StepRun::StartRollback(const StartVerb& event) {
+  const torpor::v1::GenerationRecord* target = FindGeneration(record_, event.generation);
+  if (target == nullptr) {
+    change_.status =
+        Fail(reasons::kGenerationNotFound,
+             fmt::format("there is no generation {}; ListGenerations shows those that are kept",
+                         event.generation),
+             {{"generation", fmt::to_string(event.generation)}});
+    return;
+  }
+  if (!IsComplete(FindStorage(*target, torpor::v1::DURABILITY_DURABLE))) {
+    change_.status = Fail(reasons::kGenerationNotDurable,
+                          fmt::format("generation {} is on its node only; suspend the actor, or "
+                                      "take one that is in object storage",
+                                      event.generation),
+                          {{"generation", fmt::to_string(event.generation)}});
+    return;
+  }
+  BeginRevert(torpor::v1::VERB_ROLLBACK, event.trigger, event.asked, event.generation);
+}
+
+void StepRun::BeginRevert(torpor::v1::Verb verb, const std::string& trigger, WallTime asked,
+                          int64_t target) {
   AbandonUploads();
   ateapi::ActorStatus& status = *record_.mutable_actor()->mutable_status();
   status.set_generation(status.generation() + 1);
-  Begin(torpor::v1::VERB_REVERT, ateapi::ACTOR_STATE_REVERTING, trigger,
-        torpor::v1::OPERATION_STEP_TERMINATE, context_.settings->stop_timeout, asked);
-  OpenLeg("mark", FromProto(record_.operation().start_time()));
+  torpor::v1::ActorOperation& operation =
+      Begin(verb, ateapi::ACTOR_STATE_REVERTING, trigger, torpor::v1::OPERATION_STEP_TERMINATE,
+            context_.settings->stop_timeout, asked);
+  operation.set_source_generation(target);
+  OpenLeg("mark", FromProto(operation.start_time()));
   if (!SendStop(/*delete_local=*/true)) FinishRevert();
 }
 
@@ -133,40 +163,56 @@ void StepRun::Terminated(const CallOutcome& outcome) {
     RetryLater(outcome.error, kStopBackoffMax, tell);
     return;
   }
-  if (record_.operation().verb() == torpor::v1::VERB_REVERT) {
-    FinishRevert();
-  } else {
+  if (record_.operation().verb() == torpor::v1::VERB_DELETE) {
     BeginDeleteObjects();
+  } else {
+    FinishRevert();
   }
+}
+
+void StepRun::GiveUp(int64_t generation, const std::string& why) {
+  record_.mutable_operation()->add_lost_generations(generation);
+  torpor::v1::Event& event = AddEvent("GenerationLost", torpor::v1::Event::SEVERITY_WARNING);
+  event.set_generation(generation);
+  event.set_message(fmt::format("generation {} {}", generation, why));
 }
 
 void StepRun::FinishRevert() {
   torpor::v1::ActorOperation& operation = *record_.mutable_operation();
   const WallTime from = received_ == WallTime{} ? Time() : received_;
   operation.clear_call();
+  const bool rollback = operation.verb() == torpor::v1::VERB_ROLLBACK;
+  const ateapi::ActorCrash crash = record_.actor().status().crash();
   std::map<std::string, std::vector<std::string>> names;
   for (torpor::v1::GenerationRecord& generation : *record_.mutable_generations()) {
+    const int64_t number = generation.generation().generation();
     const auto* local = FindStorage(generation, torpor::v1::DURABILITY_LOCAL);
-    if (local == nullptr) continue;
-    if (local->node_name() != operation.node_name()) {  // that node removed its own
-      names[local->node_name()].push_back(local->snapshot_name());
+    const auto* durable = FindStorage(generation, torpor::v1::DURABILITY_DURABLE);
+    if (local != nullptr && local->node_name() != operation.node_name()) {
+      names[local->node_name()].push_back(local->snapshot_name());  // that node removed its own
     }
-    bool durable = IsComplete(FindStorage(generation, torpor::v1::DURABILITY_DURABLE));
-    if (IsComplete(local) && !durable) {
-      int64_t lost = generation.generation().generation();
-      operation.add_lost_generations(lost);
-      torpor::v1::Event& event = AddEvent("GenerationLost", torpor::v1::Event::SEVERITY_WARNING);
-      event.set_generation(lost);
-      event.set_message(fmt::format("generation {} was given up by a revert", lost));
+    const bool newer = rollback && number > operation.source_generation();
+    if (newer && durable != nullptr) {
+      if (IsComplete(durable)) {
+        GiveUp(number,
+               fmt::format("was given up by a rollback to {}", operation.source_generation()));
+      }
+      GarbageUri(durable->uri(), nullptr);
+      RemoveStorage(generation, torpor::v1::DURABILITY_DURABLE);
+    } else if (IsComplete(local) && !IsComplete(durable)) {
+      GiveUp(number, rollback ? "was given up by a rollback" : "was given up by a revert");
+    } else if (!rollback && generation.damaged() && number == crash.lost_generation()) {
+      GiveUp(number, "cannot be read and was given up by a revert");
     }
     RemoveStorage(generation, torpor::v1::DURABILITY_LOCAL);
+    if (rollback && number == operation.source_generation()) generation.clear_damaged();
   }
   for (const auto& [node, list] : names) GarbageLocal(node, list);
   DropGenerationsWithoutStorage();
   ReleaseWorker();
   record_.mutable_actor()->mutable_status()->clear_crash();
-  const torpor::v1::GenerationRecord* durable = CurrentDurable(record_);
-  if (durable != nullptr) operation.set_source_generation(durable->generation().generation());
+  const torpor::v1::GenerationRecord* current = CurrentDurable(record_);
+  if (current != nullptr) operation.set_source_generation(current->generation().generation());
   SetState(ateapi::ACTOR_STATE_SUSPENDED);
   AddLeg("finalize", from, Time());
   End(OkStatus());

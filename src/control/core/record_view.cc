@@ -35,6 +35,7 @@ void ApplyLimits(const ateapi::Resources& resources, int64_t* memory, int64_t* c
 }
 
 bool HasComplete(const GenerationRecord& generation) {
+  if (generation.damaged()) return false;
   return IsComplete(FindStorage(generation, torpor::v1::DURABILITY_LOCAL)) ||
          IsComplete(FindStorage(generation, torpor::v1::DURABILITY_DURABLE));
 }
@@ -150,7 +151,8 @@ const GenerationRecord* Current(const ActorRecord& record) {
 
 const GenerationRecord* CurrentDurable(const ActorRecord& record) {
   for (int i = record.generations_size() - 1; i >= 0; --i) {
-    if (IsComplete(FindStorage(record.generations(i), torpor::v1::DURABILITY_DURABLE))) {
+    if (!record.generations(i).damaged() &&
+        IsComplete(FindStorage(record.generations(i), torpor::v1::DURABILITY_DURABLE))) {
       return &record.generations(i);
     }
   }

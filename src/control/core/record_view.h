@@ -29,7 +29,8 @@ torpor::v1::SnapshotStorage* FindStorage(torpor::v1::GenerationRecord& generatio
 bool IsComplete(const torpor::v1::SnapshotStorage* storage);
 void RemoveStorage(torpor::v1::GenerationRecord& generation, torpor::v1::Durability durability);
 torpor::v1::GenerationRecord* FindGeneration(torpor::v1::ActorRecord& record, int64_t generation);
-// The newest generation with a COMPLETED storage; null = the actor owns no snapshot.
+// The newest generation with a COMPLETED storage that is not known to be damaged; null = the actor
+// owns no snapshot.
 const torpor::v1::GenerationRecord* Current(const torpor::v1::ActorRecord& record);
 const torpor::v1::GenerationRecord* CurrentDurable(const torpor::v1::ActorRecord& record);
 // What a tag of the actor can be copied from (without a tag of its own): the durable snapshot of

@@ -257,6 +257,17 @@ void StepRun::NoteSource(const torpor::v1::NodeCall& call, const torpor::v1::Sta
   }
 }
 
+void StepRun::NoteDamage(const Status& error, const torpor::v1::NodeCall& call) {
+  if (error.code() != Code::kDataLoss || call.start().sources().empty()) return;
+  const SnapshotSource& source = call.start().sources(0);
+  // The number of a borrowed one is another actor's.
+  torpor::v1::GenerationRecord* generation =
+      source.shared() ? nullptr : FindGeneration(record_, source.generation());
+  if (generation == nullptr) return;
+  generation->set_damaged(true);
+  damaged_ = source.generation();
+}
+
 bool StepRun::MayPlaceAgain(const CallOutcome& outcome) {
   const Status& error = outcome.error;
   const std::string reason = ReasonOf(error);
@@ -296,6 +307,7 @@ void StepRun::StartAnswered(const CallOutcome& outcome, const torpor::v1::NodeCa
                  fmt::format("the place that was chosen is gone: {}", std::string(error.message())),
                  {{"cause", ReasonOf(error)}});
   } else if (outcome.accepted && Judge(error) == Verdict::kCrash && !IsUntouched(error)) {
+    NoteDamage(error, call);
     Crash(ReasonOf(error), std::string(error.message()), error.code());
     return;
   }

@@ -73,6 +73,8 @@ class StepRun {
   void StartAnswered(const CallOutcome& outcome, const torpor::v1::NodeCall& call);
   // Takes the source that the node used into the record.
   void NoteSource(const torpor::v1::NodeCall& call, const torpor::v1::StartResult& result);
+  // No copy of the generation that it was to start from could be read.
+  void NoteDamage(const Status& error, const torpor::v1::NodeCall& call);
   // The start failed because the place that was chosen for it is gone, and nothing of it is left.
   bool MayPlaceAgain(const CallOutcome& outcome);
 
@@ -97,7 +99,12 @@ class StepRun {
   void Crash(const std::string& reason, const std::string& message, Code code);
   bool MayRevertByPolicy();
   void StartRevert(const std::string& trigger, WallTime asked = {});
+  void StartRollback(const StartVerb& event);
+  // `target`: the generation of a rollback; 0 = the newest durable one that can be read.
+  void BeginRevert(torpor::v1::Verb verb, const std::string& trigger, WallTime asked,
+                   int64_t target);
   void FinishRevert();
+  void GiveUp(int64_t generation, const std::string& why);
   void StartDelete(bool any_state, WallTime asked);
   void BeginDeleteObjects();
   void FinishDelete();
@@ -119,6 +126,8 @@ class StepRun {
   const Context& context_;
   torpor::v1::ActorRecord& record_;
   Change& change_;
+  // The generation that this step has found to be damaged; 0 = none.
+  int64_t damaged_ = 0;
   // When the answer came that this step is about.
   WallTime received_{};
 };

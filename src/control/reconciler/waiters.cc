@@ -153,6 +153,7 @@ void Writer::StartFor(Txn& txn, const std::shared_ptr<Waiter>& waiter,
   std::string trigger = record.golden() ? "golden" : "api";
   core::StartVerb start{call.verb,        trigger,       call.fidelity,  call.any_state,
                         call.traceparent, waiter->asked, waiter->refused};
+  start.generation = call.generation;
   Status status = StepActor(txn, call.actor_key, start, waiter.get());
   if (status.ok()) {
     waiter->refused = {};

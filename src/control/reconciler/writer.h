@@ -86,7 +86,8 @@ struct VerbCall {
   torpor::v1::Verb verb = torpor::v1::VERB_UNSPECIFIED;
   torpor::v1::Fidelity fidelity = torpor::v1::FIDELITY_UNSPECIFIED;
   bool any_state = false;         // delete
-  ateapi::DeleteOptions options;  // delete
+  ateapi::DeleteOptions options;  // delete, rollback
+  int64_t generation = 0;         // rollback
   Duration wait_for_capacity{};   // resume
   std::string traceparent;
   std::set<ateapi::ActorState> states;  // not empty: WaitActor; `verb` is unset
