@@ -14,6 +14,7 @@
 #include "apps/apiserver_metrics.h"
 #include "apps/commands.h"
 #include "apps/role/role.h"
+#include "apps/store_settings.h"
 #include "base/thread_pool.h"
 #include "control/control_plane.h"
 #include "control/rpc/grpc_node_client.h"
@@ -40,6 +41,8 @@ struct Settings {
   std::string registry_socket;
   std::string token_file;
   std::string storage_location;
+  std::vector<std::string> allowed_storage;
+  objstore::RemoteOptions remote;
   std::vector<std::string> http_hosts;
   std::vector<std::string> http_allowed_origins;
   std::vector<std::string> trusted_uids;
@@ -58,6 +61,9 @@ void Declare(Options* o, Settings* s) {
             "token that TCP clients must send; made when it is missing (default DIR/token)");
   o->String("storage-location", &s->storage_location,
             "where templates that name no place keep snapshots (default file://DIR/store)");
+  o->Strings("allowed-storage", &s->allowed_storage,
+             "other addresses below which snapshots may lie; file:// at most once in all");
+  DeclareRemoteStores(o, &s->remote);
   o->Strings("http-hosts", &s->http_hosts, "host names by which the JSON address may be called");
   o->Strings("http-allowed-origins", &s->http_allowed_origins,
              "web origins that may call the JSON address");
@@ -143,8 +149,16 @@ class Snapshots : public control::SnapshotAdmin {
 StatusOr<std::unique_ptr<control::SnapshotAdmin>> OpenSnapshots(const Settings& s) {
   constexpr std::string_view kFile = "file://";
   objstore::StoreOptions options;
-  if (s.storage_location.rfind(kFile, 0) == 0) {
-    options.file_root = s.storage_location.substr(kFile.size());
+  options.remote = s.remote;
+  options.addresses = s.allowed_storage;
+  options.addresses.insert(options.addresses.begin(), s.storage_location);
+  for (const std::string& address : options.addresses) {
+    if (address.rfind(kFile, 0) != 0) continue;
+    if (!options.file_root.empty()) {
+      return Error(Code::kInvalidArgument, "FIELD_INVALID",
+                   "storage-location and allowed-storage name more than one file:// address");
+    }
+    options.file_root = address.substr(kFile.size());
     RETURN_IF_ERROR(MakeDirectory(options.file_root));
   }
   ASSIGN_OR_RETURN(objstore::StoreRegistry stores, objstore::StandardStores(options));

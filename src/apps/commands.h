@@ -23,6 +23,8 @@ int DownCommand(const Args& args);
 int StatusCommand(const Args& args);
 int ConfigCommand(const Args& args);
 int DoctorCommand(const Args& args);
+// Tries the storage that a mover with these settings would use.
+int CheckStorageCommand(const Args& args);
 // Looks into objects and snapshots.
 int SnapshotCommand(const Args& args);
 

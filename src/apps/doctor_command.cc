@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +15,7 @@
 #include "apps/doctor/machine.h"
 #include "apps/doctor/node_dir.h"
 #include "apps/up/layout.h"
+#include "apps/up/supervisor.h"
 #include "ateapi/ateapi.grpc.pb.h"
 #include "base/options.h"
 #include "os/fs/dir_fd.h"
@@ -135,6 +138,50 @@ class Records {
   const std::unique_ptr<torpor::v1::Ops::Stub> ops_;
 };
 
+std::vector<std::string> ReadStrings(pid_t pid, const char* name) {
+  std::vector<std::string> out;
+  std::ifstream in(fmt::format("/proc/{}/{}", pid, name));
+  for (std::string text; std::getline(in, text, '\0');) out.push_back(text);
+  return out;
+}
+
+// Tries the storage with the settings and the credentials of the mover that runs.
+void CheckStorage(const up::Layout& layout, Findings* out) {
+  auto run = os::DirFd::OpenPath(layout.dir + "/run");
+  auto text = run.ok() ? run->ReadFile("roles.json", 1 << 20) : run.status();
+  auto states = text.ok() ? up::ParseStates(*text) : text.status();
+  std::vector<std::string> argv;
+  os::CommandOptions options;
+  if (states.ok()) {
+    for (const up::RoleState& role : *states) {
+      if (role.name != "mover" || role.pid <= 0) continue;
+      argv = ReadStrings(role.pid, "cmdline");
+      options.env = ReadStrings(role.pid, "environ");
+    }
+  }
+  if (argv.size() < 2) {
+    out->push_back({Level::kAdvice, "storage", "not tried: the mover does not run",
+                    "torpor status; " + layout.Log("mover")});
+    return;
+  }
+  argv[0] = "/proc/self/exe";
+  argv[1] = "check-storage";
+  options.deadline = Clock::Real()->Now() + std::chrono::minutes(1);
+  auto result = os::RunCommand(argv, options);
+  if (result.ok() && result->status.ok()) {
+    while (!result->out.empty() && result->out.back() == '\n') result->out.pop_back();
+    std::replace(result->out.begin(), result->out.end(), '\n', ';');
+    out->push_back({Level::kOk, "storage", result->out, ""});
+    return;
+  }
+  std::string said = result.ok() ? result->err : std::string(result.status().message());
+  const std::string prefix = "error: ";
+  said.erase(0, said.rfind(prefix, 0) == 0 ? prefix.size() : 0);
+  while (!said.empty() && said.back() == '\n') said.pop_back();
+  out->push_back({Level::kProblem, "storage", said,
+                  "what the message says; settings are in configure.md, object storage"});
+}
+
 void CheckData(const up::Layout& layout, bool up, Findings* out) {
   auto contents = doctor::CheckNodeDirectory(layout.Node(), out);
   if (contents.status().code() == Code::kNotFound) {
@@ -148,6 +195,7 @@ void CheckData(const up::Layout& layout, bool up, Findings* out) {
                     "run torpor doctor again after torpor up"});
     return;
   }
+  CheckStorage(layout, out);
   Records records(layout.Run("api.sock"));
   auto actors = records.Actors();
   if (!actors.ok()) {
@@ -207,11 +255,14 @@ int DoctorCommand(const Args& args) {
   options.Choice("output", &settings.output, {"table", "json"}, "form of the output");
   if (Status status = options.Parse(args); !status.ok()) return Fail(status);
   if (options.asked()) {
-    printf("%s", options
-                     .Answer("torpor doctor: checks this machine, its node directory and its "
-                             "records; changes nothing.\nExit code: 0 no problem, 1 problems, 2 "
-                             "wrong usage")
-                     .c_str());
+    printf(
+        "%s",
+        options
+            .Answer("torpor doctor: checks this machine, its node directory and its "
+                    "records; changes nothing (while torpor is up it writes and deletes one "
+                    "object in the\nstorage of snapshots).\nExit code: 0 no problem, 1 problems, 2 "
+                    "wrong usage")
+            .c_str());
     return 0;
   }
   const up::Layout layout{settings.dir};

@@ -16,12 +16,19 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"apiserver", torpor::ApiserverCommand}, {"router", torpor::RouterCommand},
-    {"node", torpor::NodeCommand},           {"worker", torpor::WorkerCommand},
-    {"mover", torpor::MoverCommand},         {"up", torpor::UpCommand},
-    {"down", torpor::DownCommand},           {"status", torpor::StatusCommand},
-    {"config", torpor::ConfigCommand},       {"bench", torpor::BenchCommand},
-    {"doctor", torpor::DoctorCommand},       {"snapshot", torpor::SnapshotCommand},
+    {"apiserver", torpor::ApiserverCommand},
+    {"router", torpor::RouterCommand},
+    {"node", torpor::NodeCommand},
+    {"worker", torpor::WorkerCommand},
+    {"mover", torpor::MoverCommand},
+    {"up", torpor::UpCommand},
+    {"down", torpor::DownCommand},
+    {"status", torpor::StatusCommand},
+    {"config", torpor::ConfigCommand},
+    {"bench", torpor::BenchCommand},
+    {"doctor", torpor::DoctorCommand},
+    {"snapshot", torpor::SnapshotCommand},
+    {"check-storage", torpor::CheckStorageCommand},
 };
 
 // Takes --run-as USER out of a role's arguments and gives up root. True when that went well.

@@ -3,14 +3,17 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <thread>
 
 #include <grpcpp/impl/codegen/service_type.h>
 
 #include "apps/commands.h"
 #include "apps/role/role.h"
+#include "apps/store_settings.h"
 #include "base/options.h"
 #include "mover/mover.h"
 #include "mover/rpc/mover_service.h"
+#include "objstore/probe.h"
 #include "objstore/registry.h"
 #include "rpc/unix_server.h"
 
@@ -22,6 +25,7 @@ struct Settings {
   std::string socket;
   std::string store_root;
   std::vector<std::string> allowed_storage;
+  objstore::RemoteOptions remote;
   int64_t zstd_level = snapshot::kZstdLevelDefault;
   int64_t memory_budget = snapshot::kMemoryBudgetDefault;
   mover::ImagePullerOptions images;
@@ -33,6 +37,7 @@ void Declare(Options* o, Settings* s) {
   o->String("store-root", &s->store_root, "directory that holds all file:// snapshots");
   o->Strings("allowed-storage", &s->allowed_storage,
              "addresses below which snapshots may lie (default file://STORE-ROOT)");
+  DeclareRemoteStores(o, &s->remote);
   o->Int("snapshot-zstd-level", &s->zstd_level, snapshot::kZstdLevelMin, snapshot::kZstdLevelMax,
          "compression of snapshots");
   o->Bytes("memory-budget", &s->memory_budget, snapshot::kMemoryBudgetMin,
@@ -87,9 +92,46 @@ StatusOr<std::unique_ptr<rpc::UnixServer>> Serve(const std::string& path, grpc::
   }
 }
 
+// Does `work` now and then once a day, until it is destroyed.
+class Daily {
+ public:
+  explicit Daily(std::function<void()> work)
+      : thread_([this, work = std::move(work)] { Loop(work); }) {}
+  ~Daily() {
+    {
+      MutexLock lock(&mu_);
+      stopping_ = true;
+    }
+    stop_.SignalAll();
+    thread_.join();
+  }
+
+ private:
+  void Loop(const std::function<void()>& work) {
+    for (;;) {
+      work();
+      const MonotonicTime next = Clock::Real()->Now() + std::chrono::hours(24);
+      MutexLock lock(&mu_);
+      while (!stopping_ && stop_.WaitUntil(&mu_, next)) {
+      }
+      if (stopping_) return;
+    }
+  }
+
+  Mutex mu_;
+  CondVar stop_;
+  bool stopping_ GUARDED_BY(mu_) = false;
+  std::thread thread_;  // last
+};
+
+StatusOr<objstore::StoreRegistry> OpenStores(const Settings& settings) {
+  return objstore::StandardStores({.file_root = settings.store_root,
+                                   .addresses = settings.allowed_storage,
+                                   .remote = settings.remote});
+}
+
 Status Run(const Settings& settings, Role& role) {
-  ASSIGN_OR_RETURN(objstore::StoreRegistry stores,
-                   objstore::StandardStores({.file_root = settings.store_root}));
+  ASSIGN_OR_RETURN(objstore::StoreRegistry stores, OpenStores(settings));
   mover::ImagePuller images(settings.images);
   mover::MoverOptions options;
   options.node_dir = settings.node_dir;
@@ -100,6 +142,7 @@ Status Run(const Settings& settings, Role& role) {
   options.metrics = OperationMetrics(role.metrics(), "mover");
   ASSIGN_OR_RETURN(std::unique_ptr<mover::Mover> mover,
                    mover::Mover::Create(options, &stores, &images, Clock::Real()));
+  const Daily sweep([&] { mover->AbortOldUploads(); });
   std::unique_ptr<grpc::Service> service = mover::MakeMoverService(mover.get());
   ASSIGN_OR_RETURN(std::unique_ptr<rpc::UnixServer> server,
                    Serve(settings.socket, service.get(), role.stop_signals()));
@@ -114,7 +157,54 @@ Status Run(const Settings& settings, Role& role) {
   return OkStatus();
 }
 
+// The exit code: 0 usable, 2 wrong usage or settings, 6 does not answer, 7 refused, 1 other.
+int ExitCodeOf(const Status& status) {
+  switch (status.code()) {
+    case Code::kOk:
+      return 0;
+    case Code::kInvalidArgument:
+      return 2;
+    case Code::kUnavailable:
+    case Code::kResourceExhausted:
+      return 6;
+    case Code::kPermissionDenied:
+      return 7;
+    default:
+      return 1;
+  }
+}
+
+int CheckStorage(Settings settings) {
+  settings.remote.give_up_after = std::chrono::seconds(5);  // a person waits
+  auto stores = OpenStores(settings);
+  Status status = stores.status();
+  for (const std::string& address : settings.allowed_storage) {
+    if (!status.ok()) break;
+    status = objstore::ProbeStorage(*stores, address);
+    if (status.ok()) printf("%s can be used\n", address.c_str());
+  }
+  if (!status.ok()) fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
+  return ExitCodeOf(status);
+}
+
 }  // namespace
+
+int CheckStorageCommand(const Args& args) {
+  Settings settings;
+  Options options("mover");
+  Declare(&options, &settings);
+  Status status = options.Parse(args);
+  if (status.ok() && options.asked()) {
+    printf("%s", options
+                     .Answer("torpor check-storage: lists, writes, reads and deletes an object at "
+                             "each allowed address.\nIts settings are those of the mover. Exit "
+                             "code: 0 usable, 6 does not answer, 7 refused")
+                     .c_str());
+    return 0;
+  }
+  if (status.ok()) status = Complete(&settings);
+  return status.ok() ? CheckStorage(std::move(settings)) : FailRole(status);
+}
 
 int MoverCommand(const Args& args) {
   Settings settings;

@@ -15,6 +15,7 @@ constexpr std::pair<const char*, const char*> kMachineCommands[] = {
     {"down", "stop them; running actors are suspended first"},
     {"status", "the roles of this machine"},
     {"doctor", "check this machine, its node directory and its records"},
+    {"check-storage", "try the storage of snapshots"},
     {"config", "check or print a configuration"},
     {"snapshot", "inspect, verify or print the objects of a durable snapshot"},
     {"bench", "benchmarks"},

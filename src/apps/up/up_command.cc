@@ -12,11 +12,13 @@
 
 #include "apps/commands.h"
 #include "apps/run_as.h"
+#include "apps/store_settings.h"
 #include "apps/up/layout.h"
 #include "apps/up/local_client.h"
 #include "apps/up/supervisor.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "objstore/uri.h"
 #include "os/fs/dir_fd.h"
 
 namespace torpor {
@@ -38,6 +40,8 @@ struct UpOptions {
   std::string api_listen, http_listen, router_listen, router_admin_listen, image_layout_dir;
   std::string worker_memory, worker_cpu, worker_actors, runsc, platform;
   std::vector<std::string> actor_domains;
+  std::string snapshots;
+  objstore::RemoteOptions remote;
 };
 
 Options Declare(UpOptions* up) {
@@ -56,6 +60,9 @@ Options Declare(UpOptions* up) {
   o.String("router-listen", &up->router_listen, "address of the router");
   o.String("router-admin-listen", &up->router_admin_listen, "admin address of the router");
   o.Strings("actor-domain", &up->actor_domains, "host name suffixes of actors");
+  o.String("snapshots", &up->snapshots,
+           "s3:// or gs:// address where durable snapshots lie (default the data directory)");
+  DeclareRemoteStores(&o, &up->remote);
   o.String("image-layout-dir", &up->image_layout_dir, "directory of OCI layouts");
   o.String("worker-memory", &up->worker_memory, "memory for actors");
   o.String("worker-cpu", &up->worker_cpu, "cpu for actors");
@@ -71,6 +78,16 @@ std::string SelfPath() {
   return n > 0 ? std::string(path, static_cast<size_t>(n)) : "torpor";
 }
 
+// Our environment without what opens object storage: most roles have no business there, and one
+// of them is beside sandboxes.
+std::vector<std::string> EnvironmentWithoutStores() {
+  std::vector<std::string> out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    if (!IsStoreVariable(*entry)) out.emplace_back(*entry);
+  }
+  return out;
+}
+
 class RoleBuilder {
  public:
   RoleBuilder(const up::Layout& layout, const UpOptions& options, std::string name)
@@ -78,6 +95,7 @@ class RoleBuilder {
     role_.name = std::move(name);
     role_.argv = {SelfPath(), role_.name};
     role_.log_path = layout.Log(role_.name);
+    role_.environment = EnvironmentWithoutStores();
     if (!options.config.empty()) Flag("config-section", options.config);
   }
   RoleBuilder& As(const std::string& user) { return Flag("run-as", user); }
@@ -85,6 +103,12 @@ class RoleBuilder {
     if (value.empty()) return *this;
     role_.argv.push_back("--" + name);
     role_.argv.push_back(value);
+    return *this;
+  }
+  // It uses object storage.
+  RoleBuilder& Stores() {
+    role_.environment.reset();
+    for (const auto& [name, value] : RemoteStoreFlags(options_.remote)) Flag(name, value);
     return *this;
   }
   RoleBuilder& Domains() {
@@ -109,6 +133,9 @@ class RoleBuilder {
 // In the order of their start.
 std::vector<up::Role> Roles(const up::Layout& d, const UpOptions& o) {
   const std::string images = o.image_layout_dir.empty() ? d.dir + "/images" : o.image_layout_dir;
+  // What lies in the data directory stays readable when new snapshots go elsewhere.
+  const std::string local = "file://" + d.Store();
+  const std::string also = o.snapshots.empty() ? "" : local;
   std::vector<up::Role> roles;
   roles.push_back(RoleBuilder(d, o, "apiserver")
                       .As(kControlUser)
@@ -116,7 +143,9 @@ std::vector<up::Role> Roles(const up::Layout& d, const UpOptions& o) {
                       .Flag("api-socket", d.Run("api.sock"))
                       .Flag("registry-socket", d.Run("registry.sock"))
                       .Flag("token-file", d.Token())
-                      .Flag("storage-location", "file://" + d.Store())
+                      .Flag("storage-location", o.snapshots.empty() ? local : o.snapshots)
+                      .Flag("allowed-storage", also)
+                      .Stores()
                       .Flag("trusted-uid", std::to_string(getuid()))
                       .Flag("api-listen", o.api_listen)
                       .Flag("http-listen", o.http_listen)
@@ -125,6 +154,9 @@ std::vector<up::Role> Roles(const up::Layout& d, const UpOptions& o) {
                       .As(kMoverUser)
                       .Flag("node-dir", d.Node())
                       .Flag("store-root", d.Store())
+                      .Flag("allowed-storage", o.snapshots)
+                      .Flag("allowed-storage", also)
+                      .Stores()
                       .Flag("image-layout-dir", images)
                       .Build());
   roles.push_back(RoleBuilder(d, o, "node")
@@ -160,6 +192,39 @@ std::vector<up::Role> Roles(const up::Layout& d, const UpOptions& o) {
 int Fail(const Status& status) {
   fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
   return status.code() == Code::kInvalidArgument ? 2 : 1;
+}
+
+Status CheckSnapshots(const UpOptions& options) {
+  if (options.snapshots.empty()) return OkStatus();
+  auto uri = objstore::ParseUri(options.snapshots);
+  if (!uri.ok()) return Annotate(uri.status(), "--snapshots");
+  if (uri->scheme == "s3" || uri->scheme == "gs") return OkStatus();
+  return Error(Code::kInvalidArgument, "FIELD_INVALID",
+               "--snapshots must begin with s3:// or gs://; without it they lie in the data "
+               "directory");
+}
+
+// Tries the storage as the mover will use it. A store that refuses ends the start; one that does
+// not answer may do so later, and paused actors can wake without it.
+Status CheckStorage(const std::vector<up::Role>& roles) {
+  auto mover = std::find_if(roles.begin(), roles.end(),
+                            [](const up::Role& role) { return role.name == "mover"; });
+  std::vector<std::string> argv = mover->argv;
+  argv[1] = "check-storage";
+  os::CommandOptions options;
+  options.deadline = Clock::Real()->Now() + seconds(60);
+  ASSIGN_OR_RETURN(os::CommandResult result, os::RunCommand(argv, options));
+  if (result.status.ok()) return OkStatus();
+  std::string said = result.err.substr(std::min(result.err.find("error: "), result.err.size()));
+  while (!said.empty() && said.back() == '\n') said.pop_back();
+  if (result.status.code == 6) {
+    fprintf(stderr, "warning: %s\n", said.c_str());
+    return OkStatus();
+  }
+  const std::string prefix = "error: ";
+  return Error(Code::kInvalidArgument, "STORE_DENIED",
+               said.size() > prefix.size() ? said.substr(prefix.size())
+                                           : "check-storage: " + result.status.ToString());
 }
 
 UniqueFd BlockSignals() {
@@ -269,6 +334,7 @@ int UpCommand(const Args& args) {
   if (options.dir.empty() || options.dir[0] != '/') {
     return Fail(Error(Code::kInvalidArgument, "FIELD_INVALID", "--dir must be an absolute path"));
   }
+  if (Status status = CheckSnapshots(options); !status.ok()) return Fail(status);
   if (geteuid() != 0) {
     return Fail(Error(Code::kPermissionDenied, "NOT_ALLOWED",
                       "torpor up needs root: sandboxes need namespaces and cgroups, and the roles "
@@ -296,7 +362,9 @@ int UpCommand(const Args& args) {
   auto supervisor = up::Supervisor::Create(layout.Run("roles.json"));
   if (!supervisor.ok()) return Fail(supervisor.status());
   (*supervisor)->EndLeftovers();
-  Status status = (*supervisor)->Start(Roles(layout, options));
+  std::vector<up::Role> roles = Roles(layout, options);
+  Status status = options.snapshots.empty() ? OkStatus() : CheckStorage(roles);
+  if (status.ok()) status = (*supervisor)->Start(std::move(roles));
   if (status.ok()) status = Serve(supervisor->get(), layout, options, signals.get(), begin);
   (*supervisor)->Stop();
   (void)dir->Unlink("up.pid");
