@@ -67,7 +67,7 @@ class FarStore : public objstore::MemoryStore {
         std::this_thread::sleep_for(kRoundTrip);
         return OkStatus();
       }
-      Status Complete(const objstore::PutOptions&) override {
+      Status Complete() override {
         std::this_thread::sleep_for(kRoundTrip);
         return OkStatus();
       }
