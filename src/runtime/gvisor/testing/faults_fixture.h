@@ -45,6 +45,8 @@ start() {
   while [ ! -e "$here/started" ]; do sleep 0.01; done
 }
 [ "$verb" = checkpoint ] && echo "$*" > "$here/checkpoint.arguments"
+end_sentry() { pid=$(cat "$here/../state/pid"); kill -9 $pid
+  while kill -0 $pid 2>/dev/null; do sleep 0.01; done; }
 say() { echo '{"msg":"'"$1"'","level":"error"}' > "$log"; }
 mode=$(cat "$here/$verb-$id.mode" 2>/dev/null || cat "$here/$verb.mode" 2>/dev/null)
 case $verb:$mode in
@@ -55,10 +57,9 @@ case $verb:$mode in
   *:fail) say "as asked"; exit 128 ;;
   checkpoint:) printf 'gVisorSFx' > "$image/checkpoint.img"; kill -9 $(cat "$here/../state/pid") ;;
   checkpoint:stay) printf 'gVisorSFx' > "$image/checkpoint.img" ;;
-  checkpoint:empty) kill -9 $(cat "$here/../state/pid") ;;
+  checkpoint:empty) end_sentry ;;
   checkpoint:partial) echo junk > "$image/pages.img"; say "as asked"; exit 128 ;;
-  checkpoint:die) pid=$(cat "$here/../state/pid"); kill -9 $pid
-    while kill -0 $pid 2>/dev/null; do sleep 0.01; done; say "as asked"; exit 128 ;;
+  checkpoint:die) end_sentry; say "as asked"; exit 128 ;;
   ps:) exit 0 ;;
   pause:) : > "$here/paused" ;;
   pause:never) say "not paused"; exit 128 ;;
