@@ -153,7 +153,8 @@ class Verbs(StackTest):
         self.assertEqual(s.rpc("ateapi.Control/ListActors", {}, token="wrong").status, 401)
         self.assertEqual(s.rpc("ateapi.Control/ListActors", {}, headers={"Origin": "http://evil"}).status, 403)
         self.assertEqual(s.rpc("ateapi.Control/GetActor", {"actor": {"atespace": "default", "name": "no"}}).status, 404)
-        self.assertEqual(s.rpc("ateapi.Control/CreateTag", {"tag": {}}).status, 501)
+        self.assertEqual(s.rpc("ateapi.Control/CreateTag", {"tag": {}}).status, 400)
+        self.assertEqual(s.rpc("ateapi.Control/CreateWorker", {}).status, 501)
 
     def test_broken_image_ends_in_a_final_error(self):
         s = self.stack
