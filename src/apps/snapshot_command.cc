@@ -64,6 +64,12 @@ StatusOr<snapshot::OpenObject> OpenFile(const std::string& path, const std::stri
   return object.ok() ? std::move(object) : Annotate(object.status(), path);
 }
 
+// Reads all of it.
+Status CheckBlocks(const snapshot::OpenObject& object) {
+  return snapshot::WalkBlocks(
+      object, [](const snapshot::TszBlock&, std::string_view) { return OkStatus(); });
+}
+
 struct Totals {
   int64_t file = 0;
   int64_t populated = 0;
@@ -88,11 +94,7 @@ void Head() {
 Status Look(const std::string& name, const std::string& path, const std::string& index_sha256,
             int64_t logical_bytes, bool verify, Totals* sum) {
   ASSIGN_OR_RETURN(snapshot::OpenObject object, OpenFile(path, index_sha256, logical_bytes));
-  if (verify) {
-    Status status = snapshot::WalkBlocks(
-        object, [](const snapshot::TszBlock&, std::string_view) { return OkStatus(); });
-    if (!status.ok()) return Annotate(status, path);
-  }
+  if (verify) RETURN_IF_ERROR(Annotate(CheckBlocks(object), path));
   const Totals t{object.index.logical_bytes, object.index.populated_bytes, object.object_bytes};
   Row(name, t,
       fmt::format("{} blocks, {} extents, index {} bytes {:.12}{}", object.index.blocks.size(),
@@ -153,9 +155,7 @@ Status VerifyOne(const std::string& directory, std::string* about) {
     ASSIGN_OR_RETURN(snapshot::OpenObject object,
                      OpenFile(directory + "/" + file.object->name, file.object->index_sha256,
                               file.file.logical_bytes()));
-    Status status = snapshot::WalkBlocks(
-        object, [](const snapshot::TszBlock&, std::string_view) { return OkStatus(); });
-    if (!status.ok()) return Annotate(status, file.object->name);
+    RETURN_IF_ERROR(Annotate(CheckBlocks(object), file.object->name));
     bytes += object.object_bytes;
   }
   *about += fmt::format(", {} files, {}", manifest.files.size(), FormatBytes(bytes));
