@@ -102,6 +102,10 @@ class Forks(StackTest):
         content = bytearray(largest.read_bytes())
         content[len(content) // 2] ^= 1
         largest.write_bytes(content)
+        found = s.cli("snapshot", "verify", "--all", f"{s.dir}/store", code=1).stdout.splitlines()
+        damaged = [line for line in found if line.startswith("DAMAGED")]
+        self.assertEqual(len(damaged), 1, found)
+        self.assertIn(largest.name, damaged[0])
         self.assertIn("SNAPSHOT_CORRUPT", s.cli("resume", "hurt", code=1).stderr)
         crash = s.actor("hurt")["status"]["crash"]
         self.assertIn(largest.stem, crash["message"])
